@@ -1,0 +1,1 @@
+"""Compiled code: the interpreter, the CPU probe and one kernel module per ISA level."""

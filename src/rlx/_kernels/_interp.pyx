@@ -1,0 +1,528 @@
+"""The interpreter: walks thunks with the GIL released, binds arrays, splits work.
+
+A `Program` owns verified thunks; an `Executor` owns one table of base addresses
+and the arrays behind it, and runs the program over them. Everything here is per
+run, so nothing here looks at a graph.
+"""
+
+cimport cython
+cimport numpy as cnp
+from cpython.dict cimport PyDict_GetItem
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t
+from libc.string cimport memset
+
+from rlx._kernels.abi cimport (
+    RLX_ERR_CANCELLED,
+    RLX_ERR_PYTHON,
+    RLX_OK,
+    rlx_arg,
+    rlx_error,
+    rlx_ew_row,
+    rlx_families,
+    rlx_frame,
+    rlx_kernel,
+    rlx_kernel_row,
+    rlx_thunk,
+)
+
+import numpy as np
+
+cnp.import_array()
+
+cdef extern from "pool.h" nogil:
+    int rlx_pool_enter(int n)
+    void rlx_pool_leave(int granted)
+    int rlx_pool_run(const rlx_thunk *t, const rlx_frame *f, int threads)
+
+cdef extern from "numpy/arrayobject.h":
+    # Steals a reference to the descriptor.
+    object PyArray_NewFromDescr(PyTypeObject *, PyObject *, int, cnp.npy_intp *, cnp.npy_intp *,
+                                void *, int, PyObject *)
+
+cdef extern from "clock.h" nogil:
+    int64_t rlx_now_ns()
+
+# A thunk cheaper than this is not worth a hand-over to another thread.
+cdef int64_t SPLIT_NS = 12_000
+# How much estimated work may pass between two looks at pending signals.
+cdef int64_t SIGNAL_NS = 50_000_000
+
+
+def rows_of(capsule):
+    """Return (kernels, ews) of an ISA module: name -> (address, layout or arity, flags)."""
+    cdef const rlx_families *fam = <const rlx_families *> PyCapsule_GetPointer(
+        capsule, b"rlx.families")
+    cdef const rlx_kernel_row *k
+    cdef const rlx_ew_row *e
+    cdef int i = 0
+    kernels, ews = {}, {}
+    while fam.kernels[i] != NULL:
+        k = fam.kernels[i]
+        while k.name != NULL:
+            kernels[k.name.decode()] = (<intptr_t> k.fn, k.layout.decode(), k.flags)
+            k += 1
+        i += 1
+    i = 0
+    while fam.ews[i] != NULL:
+        e = fam.ews[i]
+        while e.name != NULL:
+            ews[e.name.decode()] = (<intptr_t> e.fn, e.arity, 0)
+            e += 1
+        i += 1
+    return kernels, ews
+
+
+# --------------------------------------------------------------------- execution
+
+cdef struct Plan:
+    rlx_thunk *thunks
+    int64_t n_thunks
+
+
+cdef int execute(const Plan *plan, rlx_frame *frame, int threads) noexcept nogil:
+    """Run every thunk in order; on failure say which node in frame.error."""
+    cdef int64_t i, since = 0
+    cdef int status
+    cdef const rlx_thunk *t
+    for i in range(plan.n_thunks):
+        t = plan.thunks + i
+        if threads > 1 and t.grain > 0 and t.cost > SPLIT_NS:
+            status = rlx_pool_run(t, frame, threads)
+        else:
+            status = t.fn(t, frame, 0, t.extent)
+        if status == RLX_OK and frame.cancel[0]:
+            status = RLX_ERR_CANCELLED
+        since += t.cost
+        if since > SIGNAL_NS and status == RLX_OK:
+            since = 0
+            with gil:
+                try:
+                    PyErr_CheckSignals()
+                except BaseException as exc:
+                    PENDING.append(exc)
+                    status = RLX_ERR_PYTHON
+        if status != RLX_OK:
+            frame.error.status = status
+            if frame.error.node < 0:
+                frame.error.node = t.node
+            return status
+    return RLX_OK
+
+
+cdef int execute_timed(const Plan *plan, rlx_frame *frame, int threads,
+                       int64_t *spent) noexcept nogil:
+    """As `execute`, adding each thunk's nanoseconds to `spent`."""
+    cdef int64_t i, start, stop
+    cdef int status
+    cdef const rlx_thunk *t
+    start = rlx_now_ns()
+    for i in range(plan.n_thunks):
+        t = plan.thunks + i
+        if threads > 1 and t.grain > 0 and t.cost > SPLIT_NS:
+            status = rlx_pool_run(t, frame, threads)
+        else:
+            status = t.fn(t, frame, 0, t.extent)
+        stop = rlx_now_ns()
+        spent[i] += stop - start
+        start = stop
+        if status != RLX_OK:
+            frame.error.status = status
+            if frame.error.node < 0:
+                frame.error.node = t.node
+            return status
+    return RLX_OK
+
+
+# Exceptions raised by Python code called from a thunk (signals, custom ops).
+PENDING = []
+
+
+# ------------------------------------------------------------------ control flow
+#
+# A control thunk runs the programs of its bodies. attrs hold the addresses of
+# their Plans; a body has its own table of base addresses, laid out in the
+# thunk's workspace: slot 0 is the body's scratch, then its inputs, outputs and
+# weights as for any program. The lists say where each comes from.
+
+cdef inline char *arg_pointer(const rlx_thunk *t, const rlx_frame *f, int64_t i) noexcept nogil:
+    if i < 0 or t.args[i].slot < 0:
+        return NULL
+    return f.base[t.args[i].slot] + t.args[i].offset
+
+
+cdef int run_body(const Plan *plan, char **base, const rlx_frame *outer) noexcept nogil:
+    cdef rlx_frame frame = outer[0]
+    frame.base = base
+    return execute(plan, &frame, outer.n_threads)
+
+
+cdef int control_if(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) noexcept nogil:
+    """attrs: then_plan else_plan then_slots:* else_slots:*
+    args: predicate, base table, then the memory that the lists index.
+    A list gives, for each slot of the branch, the argument it is bound to."""
+    cdef const int64_t *a = t.attrs
+    cdef bint taken = (<const uint8_t *> arg_pointer(t, f, 0))[0] != 0
+    cdef const int64_t *slots = a + (a[2] if taken else a[4])
+    cdef int64_t i, n = a[3] if taken else a[5]
+    cdef char **base = <char **> arg_pointer(t, f, 1)
+    for i in range(n):
+        base[i] = arg_pointer(t, f, slots[i])
+    return run_body(<const Plan *> <intptr_t> (a[0] if taken else a[1]), base, f)
+
+
+KERNELS = {
+    "control.if": (<intptr_t> <rlx_kernel> control_if,
+                   "then_plan else_plan then_slots:* else_slots:*", 0),
+}
+
+
+# ----------------------------------------------------------------------- program
+
+cdef class Program:
+    """Verified thunks, ready to run. Built by `rlx.runtime.link`; immutable.
+
+    Parameters
+    ----------
+    fns, extents, grains, nodes, costs : int64 arrays, one element per thunk
+    attrs : int64 array
+        The attribute blocks, one after another.
+    attr_starts : int64 array
+        Where each thunk's block starts.
+    arg_slots, arg_offsets : int64 arrays
+        Operands of all thunks, one after another.
+    arg_starts : int64 array of n + 1
+        Where each thunk's operands start.
+    keep : object
+        Whatever must live as long as the program (bodies, callbacks).
+    """
+
+    cdef Plan plan
+    cdef rlx_arg *args
+    cdef int64_t *attrs
+    cdef readonly int64_t n_slots
+    cdef readonly object keep
+
+    def __cinit__(self, cnp.int64_t[::1] fns, cnp.int64_t[::1] extents, cnp.int64_t[::1] grains,
+                  cnp.int64_t[::1] nodes, cnp.int64_t[::1] costs, cnp.int64_t[::1] attrs,
+                  cnp.int64_t[::1] attr_starts, cnp.int64_t[::1] arg_slots,
+                  cnp.int64_t[::1] arg_offsets, cnp.int64_t[::1] arg_starts,
+                  int64_t n_slots, object keep):
+        cdef int64_t i, n = fns.shape[0]
+        self.plan.thunks = <rlx_thunk *> PyMem_Malloc(max(1, n) * sizeof(rlx_thunk))
+        self.args = <rlx_arg *> PyMem_Malloc(max(1, arg_slots.shape[0]) * sizeof(rlx_arg))
+        self.attrs = <int64_t *> PyMem_Malloc(max(1, attrs.shape[0]) * sizeof(int64_t))
+        if self.plan.thunks == NULL or self.args == NULL or self.attrs == NULL:
+            raise MemoryError()
+        memset(self.plan.thunks, 0, max(1, n) * sizeof(rlx_thunk))
+        for i in range(attrs.shape[0]):
+            self.attrs[i] = attrs[i]
+        for i in range(arg_slots.shape[0]):
+            self.args[i].slot = <int32_t> arg_slots[i]
+            self.args[i].reserved = 0
+            self.args[i].offset = arg_offsets[i]
+        for i in range(n):
+            t = self.plan.thunks + i
+            t.fn = <rlx_kernel> <intptr_t> fns[i]
+            t.attrs = self.attrs + attr_starts[i]
+            t.args = self.args + arg_starts[i]
+            t.n_args = <int32_t> (arg_starts[i + 1] - arg_starts[i])
+            t.extent = extents[i]
+            t.grain = grains[i]
+            t.node = <int32_t> nodes[i]
+            t.cost = costs[i]
+        self.plan.n_thunks = n
+        self.n_slots = n_slots
+        self.keep = keep
+
+    def __dealloc__(self):
+        PyMem_Free(self.plan.thunks)
+        PyMem_Free(self.args)
+        PyMem_Free(self.attrs)
+
+    def __len__(self):
+        return self.plan.n_thunks
+
+    @property
+    def address(self):
+        """Address of the plan, for the attributes of a control thunk."""
+        return <intptr_t> &self.plan
+
+
+# ---------------------------------------------------------------------- executor
+
+@cython.final
+cdef class Outputs:
+    """Results of a run: a sequence in output order, also indexable by name."""
+
+    cdef readonly tuple values_
+    cdef readonly dict index_
+
+    def __init__(self, tuple values, dict index):
+        self.values_ = values
+        self.index_ = index
+
+    def __getitem__(self, key):
+        if isinstance(key, str):
+            try:
+                return self.values_[self.index_[key]]
+            except KeyError:
+                raise KeyError(f"no output {key!r}; outputs are {list(self.index_)}") from None
+        return self.values_[key]
+
+    def __len__(self):
+        return len(self.values_)
+
+    def __iter__(self):
+        return iter(self.values_)
+
+    def __contains__(self, key):
+        return key in self.index_
+
+    def keys(self):
+        """Names of the outputs, in order."""
+        return self.index_.keys()
+
+    def values(self):
+        """The arrays, in order."""
+        return self.values_
+
+    def items(self):
+        """Pairs (name, array), in order."""
+        return zip(self.index_, self.values_)
+
+    def __repr__(self):
+        parts = ", ".join(f"{k}: {v.dtype}{list(v.shape)}" for k, v in self.items())
+        return f"Outputs({parts})"
+
+
+cdef struct Port:
+    int type_num
+    int ndim
+    int slot
+    int64_t nbytes
+    cnp.npy_intp dims[32]
+
+
+cdef class Executor:
+    """A program, a table of base addresses, and the arrays behind them.
+
+    Parameters
+    ----------
+    program : Program
+    inputs, outputs : list of (name, dtype, shape, slot)
+    helper : object
+        `helper.coerce(i, value)` returns an array that fits input i or raises;
+        `helper.default(i)` returns the array of an input that was not given or
+        raises; `helper.unknown(inputs)` raises for names that are not inputs;
+        `helper.out(i, array)` checks a caller's output; `helper.failed(error)`
+        makes the exception of a failed run.
+    """
+
+    cdef Program program
+    cdef char **base
+    cdef Port *ports
+    cdef int n_in, n_out
+    cdef tuple in_names
+    cdef tuple out_dtypes
+    cdef dict out_index
+    cdef list owners
+    cdef object helper
+    cdef rlx_error error
+    cdef int32_t cancel_flag
+    cdef int running
+    cdef readonly int threads
+    cdef public object spent
+    cdef public object after
+
+    def __cinit__(self, Program program, list inputs, list outputs, object helper, int threads):
+        cdef int i, j
+        self.program = program
+        self.helper = helper
+        self.threads = threads
+        self.n_in = len(inputs)
+        self.n_out = len(outputs)
+        self.base = <char **> PyMem_Malloc(max(1, program.n_slots) * sizeof(char *))
+        self.ports = <Port *> PyMem_Malloc(max(1, self.n_in + self.n_out) * sizeof(Port))
+        if self.base == NULL or self.ports == NULL:
+            raise MemoryError()
+        memset(self.base, 0, max(1, program.n_slots) * sizeof(char *))
+        self.owners = [None] * program.n_slots
+        self.in_names = tuple(p[0] for p in inputs)
+        self.out_dtypes = tuple(np.dtype(p[1]) for p in outputs)
+        self.out_index = {p[0]: i for i, p in enumerate(outputs)}
+        for i, (_, dtype, shape, slot) in enumerate(inputs + outputs):
+            dtype = np.dtype(dtype)
+            self.ports[i].type_num = dtype.num
+            self.ports[i].ndim = len(shape)
+            self.ports[i].slot = slot
+            self.ports[i].nbytes = dtype.itemsize
+            for j in range(len(shape)):
+                self.ports[i].dims[j] = shape[j]
+                self.ports[i].nbytes *= shape[j]
+        self.cancel_flag = 0
+        self.spent = None
+        self.after = None
+
+    def __dealloc__(self):
+        PyMem_Free(self.base)
+        PyMem_Free(self.ports)
+
+    def bind(self, int64_t slot, cnp.ndarray array):
+        """Put a C-contiguous array (weights, scratch) behind a slot, and keep it alive."""
+        if slot < 0 or slot >= self.program.n_slots:
+            raise IndexError(f"slot {slot} of {self.program.n_slots}")
+        self.base[slot] = <char *> cnp.PyArray_DATA(array)
+        self.owners[slot] = array
+
+    def bound(self, int64_t slot):
+        """The array behind a slot, or None."""
+        return self.owners[slot]
+
+    def address(self, int64_t slot):
+        """Base address of a slot."""
+        return <intptr_t> self.base[slot]
+
+    def cancel(self):
+        """Ask the run in progress to stop before its next thunk."""
+        self.cancel_flag = 1
+
+    @property
+    def is_running(self):
+        """Whether a run is in progress."""
+        return self.running != 0
+
+    cdef bint fits(self, const Port *port, cnp.ndarray array) noexcept:
+        cdef int j
+        if cnp.PyArray_TYPE(array) != port.type_num or cnp.PyArray_NDIM(array) != port.ndim:
+            return False
+        for j in range(port.ndim):
+            if cnp.PyArray_DIM(array, j) != port.dims[j]:
+                return False
+        return cnp.PyArray_IS_C_CONTIGUOUS(array) and cnp.PyArray_ISALIGNED(array) \
+            and cnp.PyArray_ISNOTSWAPPED(array)
+
+    cdef bint overlaps_inputs(self, cnp.ndarray array):
+        """Whether a caller's output shares memory with an input of this run."""
+        cdef int i
+        cdef char *lo = <char *> cnp.PyArray_DATA(array)
+        cdef char *hi = lo + cnp.PyArray_NBYTES(array)
+        cdef char *other
+        for i in range(self.n_in):
+            other = self.base[self.ports[i].slot]
+            if other < hi and lo < other + self.ports[i].nbytes:
+                return True
+        return False
+
+    def run(self, dict inputs, int threads, object out):
+        """Bind, run, return `Outputs`. `threads` 0 means the executor's own."""
+        cdef int i, matched = 0, status
+        cdef PyObject *found
+        cdef object value
+        cdef cnp.ndarray array
+        cdef list temps = None
+        cdef list copies = None
+        cdef tuple results
+        cdef list made
+        if self.running:
+            self.helper.busy()
+        self.running = 1
+        try:
+            for i in range(self.n_in):
+                found = PyDict_GetItem(inputs, self.in_names[i])
+                if found == NULL:
+                    value = self.helper.default(i)
+                else:
+                    matched += 1
+                    value = <object> found
+                if not (cnp.PyArray_CheckExact(value)
+                        and self.fits(self.ports + i, <cnp.ndarray> value)):
+                    value = self.helper.coerce(i, value)
+                    if temps is None:
+                        temps = []
+                    temps.append(value)
+                self.base[self.ports[i].slot] = <char *> cnp.PyArray_DATA(<cnp.ndarray> value)
+            if matched != len(inputs):
+                self.helper.unknown(inputs)
+            made = []
+            for i in range(self.n_out):
+                array = None
+                if out is not None:
+                    value = self.helper.out(i, out)
+                    if value is not None:
+                        if self.overlaps_inputs(value):
+                            if copies is None:
+                                copies = []
+                            copies.append((i, value))
+                        else:
+                            array = value
+                if array is None:
+                    dtype = self.out_dtypes[i]
+                    Py_INCREF(dtype)
+                    array = PyArray_NewFromDescr(
+                        <PyTypeObject *> cnp.ndarray, <PyObject *> dtype,
+                        self.ports[self.n_in + i].ndim, self.ports[self.n_in + i].dims,
+                        NULL, NULL, 0, NULL)
+                self.base[self.ports[self.n_in + i].slot] = <char *> cnp.PyArray_DATA(array)
+                made.append(array)
+            status = self.go(threads if threads > 0 else self.threads)
+            if status != RLX_OK:
+                raise self.failure(status)
+            if copies is not None:
+                for i, value in copies:
+                    value[...] = made[i]
+                    made[i] = value
+            results = tuple(made)
+        finally:
+            self.running = 0
+        return Outputs(results, self.out_index)
+
+    cdef int go(self, int threads):
+        """Run the thunks over whatever is bound now."""
+        cdef rlx_frame frame
+        cdef int granted, status
+        cdef int64_t *spent = NULL
+        cdef cnp.ndarray spent_array
+        if self.spent is not None:
+            spent_array = self.spent
+            spent = <int64_t *> cnp.PyArray_DATA(spent_array)
+        memset(&self.error, 0, sizeof(self.error))
+        self.error.node = -1
+        self.cancel_flag = 0
+        frame.base = self.base
+        frame.error = &self.error
+        frame.cancel = &self.cancel_flag
+        frame.state = NULL
+        frame.tid = 0
+        with nogil:
+            granted = rlx_pool_enter(threads)
+            frame.n_threads = granted
+            if spent != NULL:
+                status = execute_timed(&self.program.plan, &frame, granted, spent)
+            else:
+                status = execute(&self.program.plan, &frame, granted)
+            rlx_pool_leave(granted)
+        return status
+
+    cdef object failure(self, int status):
+        if status == RLX_ERR_PYTHON and PENDING:
+            return PENDING.pop()
+        return self.helper.failed(
+            status, self.error.node, self.error.value, self.error.bound, self.error.position)
+
+    def run_bound(self, int threads=0):
+        """Run over the arrays already bound to every slot; used by tests of single kernels."""
+        cdef int status
+        if self.running:
+            self.helper.busy()
+        self.running = 1
+        try:
+            status = self.go(threads if threads > 0 else self.threads)
+            if status != RLX_OK:
+                raise self.failure(status)
+        finally:
+            self.running = 0

@@ -1,0 +1,65 @@
+"""Declarations of include/abi.h and include/pool.h; see there for the contract."""
+
+from libc.stdint cimport int32_t, int64_t
+
+
+cdef extern from "abi.h" nogil:
+    ctypedef struct rlx_arg:
+        int32_t slot
+        int32_t reserved
+        int64_t offset
+
+    ctypedef struct rlx_error:
+        int32_t node
+        int32_t status
+        int64_t value
+        int64_t bound
+        int64_t position
+
+    ctypedef struct rlx_frame:
+        char **base
+        rlx_error *error
+        const int32_t *cancel
+        void *state
+        int32_t tid
+        int32_t n_threads
+
+    ctypedef int (*rlx_kernel)(const rlx_thunk *, const rlx_frame *, int64_t, int64_t) noexcept nogil
+
+    ctypedef struct rlx_thunk:
+        rlx_kernel fn
+        const int64_t *attrs
+        const rlx_arg *args
+        int64_t extent
+        int64_t grain
+        int32_t node
+        int32_t n_args
+        int64_t cost
+        int64_t reserved
+
+    ctypedef int (*rlx_ew)(void *, const void *, const void *, const void *, int64_t,
+                           const double *, rlx_error *) noexcept nogil
+
+    ctypedef struct rlx_kernel_row:
+        const char *name
+        rlx_kernel fn
+        const char *layout
+        int32_t flags
+
+    ctypedef struct rlx_ew_row:
+        const char *name
+        rlx_ew fn
+        int32_t arity
+
+    int RLX_OK
+    int RLX_ERR_CANCELLED
+    int RLX_ERR_VALUE
+    int RLX_ERR_PYTHON
+    int RLX_INPLACE
+
+
+cdef extern from "families.h" nogil:
+    ctypedef struct rlx_families:
+        const rlx_kernel_row **kernels
+        const rlx_ew_row **ews
+        const char *level

@@ -1,0 +1,23 @@
+/* The kernel families of one ISA level. Adding a family: a line here, a file
+ * isa/<family>.c that defines its rows, a word in meson.build. */
+#ifndef RLX_FAMILIES_H
+#define RLX_FAMILIES_H
+
+#include "abi.h"
+
+typedef struct rlx_families {
+    const rlx_kernel_row *const *kernels; /* NULL-terminated */
+    const rlx_ew_row *const *ews;         /* NULL-terminated */
+    const char *level;
+} rlx_families;
+
+extern const rlx_families rlx_all_families;
+
+/* Range kernels: rlx_rows_<family>[] */
+#define RLX_KERNEL_FAMILIES(X) \
+    X(copy)
+
+/* Elementwise micro-kernels: rlx_ews_<family>[] */
+#define RLX_EW_FAMILIES(X)
+
+#endif
