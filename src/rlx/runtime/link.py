@@ -2,11 +2,12 @@
 
 import struct
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from rlx.errors import LoweringError
 from rlx.runtime.kernels import KernelRow
 
-type AttrValue = int | float | Sequence[int] | Sequence[float]
+AttrValue: TypeAlias = int | float | Sequence[int] | Sequence[float]
 
 
 def float_word(value: float) -> int:
