@@ -15,7 +15,8 @@ extern const rlx_families rlx_all_families;
 
 /* Range kernels: rlx_rows_<family>[] */
 #define RLX_KERNEL_FAMILIES(X) \
-    X(copy)
+    X(copy) \
+    X(move)
 
 /* Elementwise micro-kernels: rlx_ews_<family>[] */
 #define RLX_EW_FAMILIES(X)

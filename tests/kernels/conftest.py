@@ -1,0 +1,43 @@
+"""Fixtures for kernel tests: every ISA level, and arrays that end at a guard page."""
+
+import ctypes
+import mmap
+
+import numpy as np
+import pytest
+
+from rlx.runtime import kernels
+
+_PROT_NONE = 0
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@pytest.fixture(params=kernels.available_levels())
+def level(request):
+    """An ISA level that this machine runs."""
+    return request.param
+
+
+@pytest.fixture
+def guarded():
+    """Return f(array): a copy whose last byte is the last before an inaccessible page."""
+    keep = []
+
+    def copy(array):
+        array = np.ascontiguousarray(array)
+        page = mmap.PAGESIZE
+        size = -(-max(1, array.nbytes) // page) * page
+        area = mmap.mmap(-1, size + page)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(area))
+        if _libc.mprotect(ctypes.c_void_p(address + size), page, _PROT_NONE):
+            raise OSError(ctypes.get_errno(), "mprotect")
+        keep.append((area, address + size, page))
+        raw = np.frombuffer(area, np.uint8, array.nbytes, size - array.nbytes)
+        out = raw.view(array.dtype).reshape(array.shape)
+        out[...] = array
+        return out
+
+    yield copy
+    for area, start, page in keep:
+        _libc.mprotect(ctypes.c_void_p(start), page, mmap.PROT_READ | mmap.PROT_WRITE)
+        del area
