@@ -1,0 +1,80 @@
+"""rlx: compile a tensor graph once, run it on the CPU with almost no overhead.
+
+Names are loaded when first used, so that importing the package stays cheap.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from rlx import ops as ops
+    from rlx.backend import Backend as Backend
+    from rlx.backend import Session as Session
+    from rlx.backend import compile as compile
+    from rlx.dtypes import DType as DType
+    from rlx.dtypes import bf16 as bf16
+    from rlx.dtypes import bool_ as bool_
+    from rlx.dtypes import c64 as c64
+    from rlx.dtypes import c128 as c128
+    from rlx.dtypes import f16 as f16
+    from rlx.dtypes import f32 as f32
+    from rlx.dtypes import f64 as f64
+    from rlx.dtypes import i8 as i8
+    from rlx.dtypes import i16 as i16
+    from rlx.dtypes import i32 as i32
+    from rlx.dtypes import i64 as i64
+    from rlx.dtypes import u8 as u8
+    from rlx.dtypes import u16 as u16
+    from rlx.dtypes import u32 as u32
+    from rlx.dtypes import u64 as u64
+    from rlx.errors import BindingError as BindingError
+    from rlx.errors import ConfigError as ConfigError
+    from rlx.errors import ExecutionError as ExecutionError
+    from rlx.errors import FormatError as FormatError
+    from rlx.errors import GraphError as GraphError
+    from rlx.errors import LegalizeError as LegalizeError
+    from rlx.errors import LoweringError as LoweringError
+    from rlx.errors import PassError as PassError
+    from rlx.errors import RlxError as RlxError
+    from rlx.errors import TypeRuleError as TypeRuleError
+    from rlx.ir.graph import Graph as Graph
+    from rlx.ir.graph import Value as Value
+    from rlx.options import CompileOptions as CompileOptions
+    from rlx.runtime.executable import CompiledGraph as CompiledGraph
+
+_DTYPES = ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
+           "bool_", "c64", "c128", "DType")
+_ERRORS = ("RlxError", "GraphError", "TypeRuleError", "LegalizeError", "PassError", "LoweringError",
+           "BindingError", "UnknownNameError", "BindingTypeError", "ExecutionError", "CancelledError",
+           "FormatError", "UnsupportedOpError", "ConfigError")
+_WHERE = {
+    **dict.fromkeys(_DTYPES, "rlx.dtypes"),
+    **dict.fromkeys(_ERRORS, "rlx.errors"),
+    "Graph": "rlx.ir.graph",
+    "Value": "rlx.ir.graph",
+    "CompileOptions": "rlx.options",
+    "CompiledGraph": "rlx.runtime.executable",
+    "Backend": "rlx.backend",
+    "Session": "rlx.backend",
+    "compile": "rlx.backend",
+    "show_config": "rlx.showconfig",
+}
+_MODULES = ("ops", "onnx", "dtypes", "errors", "testing")
+
+__all__ = [*_WHERE, *_MODULES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        value = getattr(importlib.import_module(_WHERE[name]), name)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        return importlib.import_module(f"rlx.{name}")
+    raise AttributeError(f"module 'rlx' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,11 +1,16 @@
-"""Attributes to words: the one place that knows how an attribute block is laid out."""
+"""Programs to thunks: kernel names to addresses, attributes to words."""
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
+from rlx._kernels import _interp
 from rlx.errors import LoweringError
-from rlx.runtime.kernels import KernelRow
+from rlx.lower.program import BodyRef, EwRef, Program
+from rlx.runtime.kernels import KernelRow, KernelTable
 
 AttrValue: TypeAlias = int | float | Sequence[int] | Sequence[float]
 
@@ -39,3 +44,52 @@ def pack_attrs(row: KernelRow, attrs: Mapping[str, AttrValue]) -> list[int]:
         else:
             fixed.append(int(value))  # type: ignore[arg-type]
     return fixed + tail
+
+
+def link(program: Program, table: KernelTable, keep: list[object] | None = None) -> _interp.Program:
+    """Names to addresses: the thunks of a planned program.
+
+    Raises
+    ------
+    LoweringError
+        A kernel does not exist or its attributes do not fit its layout.
+    """
+    kept: list[object] = keep if keep is not None else []
+    fns, extents, grains, nodes, costs = [], [], [], [], []
+    words: list[int] = []
+    starts: list[int] = []
+    slots: list[int] = []
+    offsets: list[int] = []
+    arg_starts = [0]
+
+    def one(item: Any) -> Any:
+        if isinstance(item, EwRef):
+            return table.ew(item.name).address
+        if isinstance(item, BodyRef):
+            body = link(item.program, table, kept)
+            kept.append(body)
+            return body.address
+        return item
+
+    for call in program.calls:
+        row = table.kernel(call.kernel)
+        attrs = {k: [one(x) for x in v] if isinstance(v, (list, tuple)) else one(v) for k, v in call.attrs.items()}
+        starts.append(len(words))
+        words += pack_attrs(row, attrs)
+        fns.append(row.address)
+        extents.append(call.extent)
+        grains.append(call.grain)
+        nodes.append(call.node)
+        costs.append(call.cost)
+        for arg in call.args:
+            slots.append(-1 if arg is None else arg.operand.buffer.slot)
+            offsets.append(0 if arg is None else arg.operand.buffer.offset + arg.operand.offset)
+        arg_starts.append(len(slots))
+
+    def ints(values: list[int]) -> npt.NDArray[np.int64]:
+        return np.array(values, np.int64)
+
+    return _interp.Program(
+        ints(fns), ints(extents), ints(grains), ints(nodes), ints(costs), ints(words), ints(starts),
+        ints(slots), ints(offsets), ints(arg_starts), program.n_slots, kept,
+    )

@@ -16,9 +16,12 @@ extern const rlx_families rlx_all_families;
 /* Range kernels: rlx_rows_<family>[] */
 #define RLX_KERNEL_FAMILIES(X) \
     X(copy) \
-    X(move)
+    X(move) \
+    X(region) \
+
 
 /* Elementwise micro-kernels: rlx_ews_<family>[] */
-#define RLX_EW_FAMILIES(X)
+#define RLX_EW_FAMILIES(X) \
+
 
 #endif

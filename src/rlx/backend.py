@@ -1,0 +1,92 @@
+"""Backends: the protocol, the registry, and `compile`, which goes through it."""
+
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from rlx.errors import ConfigError
+from rlx.ir.graph import Graph
+from rlx.options import CompileOptions
+from rlx.runtime.executable import CompiledGraph
+
+
+class Backend(Protocol):
+    """A device that can compile graphs. Packages add one through the entry-point group `rlx.backends`."""
+
+    name: str
+
+    def supported_ops(self) -> dict[str, tuple[str, ...]]:
+        """Op name -> names of element types."""
+        ...
+
+    def compile(self, graph: Graph, options: CompileOptions) -> CompiledGraph:
+        """Compile a graph."""
+        ...
+
+
+class CpuBackend:
+    """The backend of this package."""
+
+    name = "cpu"
+
+    def supported_ops(self) -> dict[str, tuple[str, ...]]:
+        """Op name -> names of element types, read from the table of ops."""
+        from rlx.ops import TABLE
+
+        return {name: tuple(d.name for d in op.dtypes) for name, op in TABLE.items()}
+
+    def compile(self, graph: Graph, options: CompileOptions) -> CompiledGraph:
+        """Compile a graph for this CPU."""
+        return CompiledGraph(graph, options)
+
+
+_REGISTRY: dict[str, Backend] = {"cpu": CpuBackend()}
+
+
+def register_backend(backend: Backend) -> None:
+    """Add a backend under its name."""
+    _REGISTRY[backend.name] = backend
+
+
+def backend(name: str) -> Backend:
+    """The backend called `name`.
+
+    Raises
+    ------
+    ConfigError
+        Nobody registered it.
+    """
+    found = _REGISTRY.get(name)
+    if found is None:
+        for entry in entry_points(group="rlx.backends"):
+            if entry.name == name:
+                found = _REGISTRY[name] = entry.load()()
+                break
+    if found is None:
+        known = sorted({*_REGISTRY, *(e.name for e in entry_points(group="rlx.backends"))})
+        raise ConfigError(f"backend: must be one of {known}, got {name!r}")
+    return found
+
+
+def compile(graph: Graph, options: CompileOptions | None = None) -> CompiledGraph:
+    """Compile a graph for the CPU; the same call as ``Session("cpu").compile``.
+
+    The graph stays usable. Sizes left symbolic are bound at run time.
+    """
+    return backend("cpu").compile(graph, options or CompileOptions())
+
+
+class Session:
+    """Compiles graphs on one backend.
+
+    Parameters
+    ----------
+    device : str
+        Name of a backend.
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.backend = backend(device)
+
+    def compile(self, graph: Graph, options: CompileOptions | None = None) -> CompiledGraph:
+        """Compile a graph."""
+        return self.backend.compile(graph, options or CompileOptions())

@@ -1,0 +1,70 @@
+"""Graph -> Variant: the one pipeline that every entry point runs."""
+
+from dataclasses import dataclass
+
+from rlx.dtypes import DType
+from rlx.errors import LegalizeError
+from rlx.ir.graph import Graph
+from rlx.ir.opdef import Array
+from rlx.ir.verify import verify
+from rlx.lower import memory, rules
+from rlx.lower.context import Context
+from rlx.lower.program import Program
+from rlx.options import CompileOptions, default_threads
+from rlx.passes import PassManager, PassRecord, default_pipeline
+from rlx.runtime import kernels
+from rlx.runtime.kernels import KernelTable
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A graph whose sizes are numbers, lowered and planned."""
+
+    graph: Graph
+    program: Program
+    records: tuple[PassRecord, ...]
+    table: KernelTable
+
+
+def legalise(graph: Graph, backend: str = "cpu") -> None:
+    """Check every op and element type against the table.
+
+    Raises
+    ------
+    LegalizeError
+        Lists all offenders, not the first.
+    """
+    bad = []
+    for node in graph.nodes:
+        if node.op.has("leaf") or node.op.internal:
+            continue
+        first: DType | None = next((v.dtype for v in node.inputs if v is not None), None)
+        if first is not None and first not in node.op.dtypes and node.op.name != "where":
+            bad.append(f"  {node.place}: types must be one of {list(node.op.dtypes)}, got {first}")
+    if bad:
+        raise LegalizeError(f"backend {backend!r} cannot run {len(bad)} node(s) of graph {graph.name!r}:\n" + "\n".join(bad))
+
+
+def compile_static(graph: Graph, options: CompileOptions) -> Compiled:
+    """Compile a graph in which every size is a number."""
+    if options.check:
+        verify(graph)
+    legalise(graph)
+    table = kernels.table(options.isa)
+
+    def evaluate(part: Graph) -> dict[str, Array]:
+        from rlx.runtime.executable import run_once
+
+        return run_once(compile_static(part, CompileOptions(threads=1, optimize=False, isa=options.isa)), {})
+
+    manager = PassManager(default_pipeline(evaluate, optimize=options.optimize), disable=options.disable,
+                          check=options.check)
+    final = manager.run(graph)
+    threads = max(options.threads or 1, default_threads())
+    rules.load()
+    context = Context(final, threads, lambda name: name in table.kernels)
+    program = context.lower()
+    memory.plan(program)
+    if options.check:
+        memory.check(program)
+    return Compiled(final, program, tuple(manager.records), table)

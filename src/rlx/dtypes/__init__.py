@@ -1,0 +1,124 @@
+"""The element types: one row each, found by name, NumPy type or foreign code."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from rlx.errors import GraphError
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type.
+
+    Attributes
+    ----------
+    name : str
+        `f32`, `bf16`, `i8`, ...; used everywhere, also in kernel names.
+    itemsize : int
+        Bytes per element.
+    kind : str
+        `f` float, `i` signed, `u` unsigned, `b` bool, `c` complex.
+    numpy : numpy.dtype
+        The same type in NumPy (bfloat16 through ml_dtypes).
+    onnx : int
+        `TensorProto.DataType` code.
+    """
+
+    name: str
+    itemsize: int
+    kind: str
+    numpy: np.dtype[Any] = field(compare=False, hash=False)
+    onnx: int = field(compare=False, hash=False)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def is_float(self) -> bool:
+        """Real floating point, half types included."""
+        return self.kind == "f"
+
+    @property
+    def is_int(self) -> bool:
+        """Signed or unsigned integer (not bool)."""
+        return self.kind in "iu"
+
+    @property
+    def is_complex(self) -> bool:
+        """Complex."""
+        return self.kind == "c"
+
+    @property
+    def is_half(self) -> bool:
+        """A storage type: computed in f32 and rounded once."""
+        return self.kind == "f" and self.itemsize == 2
+
+
+def _row(name: str, numpy_type: Any, kind: str, onnx: int) -> DType:
+    dtype = np.dtype(numpy_type)
+    return DType(name, dtype.itemsize, kind, dtype, onnx)
+
+
+f64 = _row("f64", np.float64, "f", 11)
+f32 = _row("f32", np.float32, "f", 1)
+f16 = _row("f16", np.float16, "f", 10)
+bf16 = _row("bf16", ml_dtypes.bfloat16, "f", 16)
+i8 = _row("i8", np.int8, "i", 3)
+i16 = _row("i16", np.int16, "i", 5)
+i32 = _row("i32", np.int32, "i", 6)
+i64 = _row("i64", np.int64, "i", 7)
+u8 = _row("u8", np.uint8, "u", 2)
+u16 = _row("u16", np.uint16, "u", 4)
+u32 = _row("u32", np.uint32, "u", 12)
+u64 = _row("u64", np.uint64, "u", 13)
+bool_ = _row("bool", np.bool_, "b", 9)
+c64 = _row("c64", np.complex64, "c", 14)
+c128 = _row("c128", np.complex128, "c", 15)
+
+ALL = (f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool_, c64, c128)
+FLOATS = (f64, f32, f16, bf16)
+SIGNED = (i8, i16, i32, i64)
+UNSIGNED = (u8, u16, u32, u64)
+INTS = SIGNED + UNSIGNED
+REALS = FLOATS + INTS
+COMPLEX = (c64, c128)
+NUMBERS = REALS + COMPLEX
+
+BY_NAME = {d.name: d for d in ALL}
+_BY_NUMPY = {d.numpy: d for d in ALL}
+_BY_ONNX = {d.onnx: d for d in ALL}
+
+
+def as_dtype(value: Any) -> DType:
+    """Return the DType for a DType, a name (`"f32"`) or anything NumPy takes as a type.
+
+    Raises
+    ------
+    GraphError
+        The type is none of the supported ones.
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value in BY_NAME:
+        return BY_NAME[value]
+    try:
+        found = _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
+    except TypeError:
+        found = None
+    if found is None:
+        raise GraphError(f"dtype must be one of {[d.name for d in ALL]}, got {value!r}")
+    return found
+
+
+def from_onnx(code: int) -> DType | None:
+    """Return the DType of an ONNX element type code, None when rlx has no such type."""
+    return _BY_ONNX.get(code)
+
+
+def of_array(array: npt.NDArray[Any]) -> DType:
+    """Return the DType of a NumPy array."""
+    return as_dtype(array.dtype)

@@ -1,0 +1,1 @@
+"""The typed graph: dims, types, values, nodes, op definitions, text form."""

@@ -1,0 +1,521 @@
+"""Graph, Node, Value: an append-only list of nodes in topological order.
+
+A `Value` is bound to its graph and carries operators; building a node runs the
+op's rules at once, so that a graph that exists is well typed. Passes do not
+change a graph: they build a new one.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rlx import dtypes
+from rlx.dtypes import DType
+from rlx.errors import GraphError, TypeRuleError
+from rlx.ir.dims import AnyDim, DimLike
+from rlx.ir.opdef import OpDef
+from rlx.ir.types import Shape, TensorType
+
+Array = npt.NDArray[Any]
+
+
+def _leaf_infer(*types: TensorType, **attrs: Any) -> tuple[TensorType, ...]:
+    raise GraphError("leaf: inputs, parameters and constants are made by Graph methods")
+
+
+def _leaf(name: str, doc: str) -> OpDef:
+    return OpDef(
+        name, (), _leaf_infer, _leaf_infer, doc, dtypes=dtypes.ALL, traits=frozenset({"leaf"})
+    )
+
+
+INPUT = _leaf("input", "A value given at every run.")
+PARAM = _leaf("param", "A value set once before the first run.")
+CONSTANT = _leaf("constant", "A value that is part of the graph.")
+
+
+class Node:
+    """One op applied to values.
+
+    Attributes
+    ----------
+    op : OpDef
+    inputs : tuple of Value or None
+    attrs : dict
+        Normal form; subgraphs of control flow are `Graph` objects.
+    outputs : tuple of Value
+    name : str
+        Unique in the graph.
+    loc : str
+        Where it was made: a source line, or the name in the imported file.
+    """
+
+    __slots__ = ("attrs", "inputs", "loc", "name", "op", "outputs")
+
+    def __init__(
+        self, op: OpDef, inputs: tuple["Value | None", ...], attrs: dict[str, Any], name: str, loc: str
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.attrs = attrs
+        self.name = name
+        self.loc = loc
+        self.outputs: tuple[Value, ...] = ()
+
+    def __repr__(self) -> str:
+        args = ", ".join("-" if v is None else v.name for v in self.inputs)
+        return f"<{self.name} = {self.op.name}({args})>"
+
+    @property
+    def place(self) -> str:
+        """Name, op and location, for errors."""
+        where = f" at {self.loc}" if self.loc else ""
+        return f"node {self.name!r} ({self.op.name}){where}"
+
+
+class Value:
+    """A result of a node: one tensor of a known type."""
+
+    __slots__ = ("_array", "graph", "index", "node", "type")
+    __array_priority__ = 1000.0  # NumPy leaves mixed expressions to us
+    __array_ufunc__ = None
+
+    def __init__(self, graph: "Graph", node: Node, index: int, type_: TensorType) -> None:
+        self.graph = graph
+        self.node = node
+        self.index = index
+        self.type = type_
+        self._array: Array | None = None
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self.type.dtype
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes; ints or symbolic."""
+        return self.type.shape
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.type.shape)
+
+    @property
+    def name(self) -> str:
+        """The node's name, with the result's number when there are several."""
+        many = len(self.node.outputs) > 1
+        return f"{self.node.name}.{self.index}" if many else self.node.name
+
+    @property
+    def array(self) -> Array | None:
+        """The array of a constant, None for anything else."""
+        return self._array
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+    def _binary(self, name: str, other: Any, swap: bool = False) -> "Value":
+        from rlx import ops
+
+        if not isinstance(other, (Value, int, float, complex, np.ndarray, np.generic, list)):
+            return NotImplemented
+        op: OpDef = getattr(ops, name)
+        result: Value = op(other, self) if swap else op(self, other)
+        return result
+
+    def __add__(self, other: Any) -> "Value":
+        return self._binary("add", other)
+
+    def __radd__(self, other: Any) -> "Value":
+        return self._binary("add", other, True)
+
+    def __sub__(self, other: Any) -> "Value":
+        return self._binary("sub", other)
+
+    def __rsub__(self, other: Any) -> "Value":
+        return self._binary("sub", other, True)
+
+    def __mul__(self, other: Any) -> "Value":
+        return self._binary("mul", other)
+
+    def __rmul__(self, other: Any) -> "Value":
+        return self._binary("mul", other, True)
+
+    def __truediv__(self, other: Any) -> "Value":
+        return self._binary("div", other)
+
+    def __rtruediv__(self, other: Any) -> "Value":
+        return self._binary("div", other, True)
+
+    def __floordiv__(self, other: Any) -> "Value":
+        return self._binary("floor_div", other)
+
+    def __rfloordiv__(self, other: Any) -> "Value":
+        return self._binary("floor_div", other, True)
+
+    def __mod__(self, other: Any) -> "Value":
+        return self._binary("mod", other)
+
+    def __rmod__(self, other: Any) -> "Value":
+        return self._binary("mod", other, True)
+
+    def __pow__(self, other: Any) -> "Value":
+        return self._binary("pow", other)
+
+    def __rpow__(self, other: Any) -> "Value":
+        return self._binary("pow", other, True)
+
+    def __matmul__(self, other: Any) -> "Value":
+        return self._binary("matmul", other)
+
+    def __rmatmul__(self, other: Any) -> "Value":
+        return self._binary("matmul", other, True)
+
+    def __and__(self, other: Any) -> "Value":
+        return self._binary("logical_and" if self.dtype.kind == "b" else "bit_and", other)
+
+    def __or__(self, other: Any) -> "Value":
+        return self._binary("logical_or" if self.dtype.kind == "b" else "bit_or", other)
+
+    def __xor__(self, other: Any) -> "Value":
+        return self._binary("logical_xor" if self.dtype.kind == "b" else "bit_xor", other)
+
+    def __lshift__(self, other: Any) -> "Value":
+        return self._binary("shl", other)
+
+    def __rshift__(self, other: Any) -> "Value":
+        return self._binary("shr", other)
+
+    def __lt__(self, other: Any) -> "Value":
+        return self._binary("lt", other)
+
+    def __le__(self, other: Any) -> "Value":
+        return self._binary("le", other)
+
+    def __gt__(self, other: Any) -> "Value":
+        return self._binary("gt", other)
+
+    def __ge__(self, other: Any) -> "Value":
+        return self._binary("ge", other)
+
+    def __eq__(self, other: Any) -> "Value":  # type: ignore[override]
+        return self._binary("eq", other)
+
+    def __ne__(self, other: Any) -> "Value":  # type: ignore[override]
+        return self._binary("ne", other)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise GraphError(
+            f"value {self.name!r}: a graph value has no truth value before the graph runs"
+            "\nhint: use ops.where or control flow ops instead of Python's if/and/or"
+        )
+
+    def __iter__(self) -> Any:
+        raise GraphError(f"value {self.name!r}: a graph value cannot be iterated; index it instead")
+
+    def __neg__(self) -> "Value":
+        from rlx import ops
+
+        result: Value = ops.neg(self)
+        return result
+
+    def __invert__(self) -> "Value":
+        from rlx import ops
+
+        result: Value = (ops.logical_not if self.dtype.kind == "b" else ops.bit_not)(self)
+        return result
+
+    def __abs__(self) -> "Value":
+        from rlx import ops
+
+        result: Value = ops.abs(self)
+        return result
+
+    def __getitem__(self, key: Any) -> "Value":
+        from rlx.ops.indexing import getitem
+
+        return getitem(self, key)
+
+
+class Graph:
+    """A tensor program under construction, or finished.
+
+    Parameters
+    ----------
+    name : str
+    """
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self.nodes: list[Node] = []
+        self.inputs: list[Value] = []
+        self.params: list[Value] = []
+        self.outputs: dict[str, Value] = {}
+        self.metadata: dict[str, str] = {}
+        self._names: set[str] = set()
+        self._counts: dict[str, int] = {}
+        self.track_source = True
+
+    # -- building ---------------------------------------------------------------
+
+    def unique_name(self, stem: str) -> str:
+        """A name not yet used in this graph."""
+        if stem not in self._names:
+            self._names.add(stem)
+            return stem
+        while True:
+            count = self._counts.get(stem, 0) + 1
+            self._counts[stem] = count
+            name = f"{stem}_{count}"
+            if name not in self._names:
+                self._names.add(name)
+                return name
+
+    def _add(self, node: Node, types: Sequence[TensorType]) -> tuple[Value, ...]:
+        node.outputs = tuple(Value(self, node, i, t) for i, t in enumerate(types))
+        self.nodes.append(node)
+        return node.outputs
+
+    def _named_leaf(self, op: OpDef, name: str, shape: Iterable[DimLike], dtype: Any) -> Value:
+        if not isinstance(name, str) or not name:
+            raise GraphError(f"{op.name}: a name must be a non-empty string, got {name!r}")
+        for value in self.inputs + self.params:
+            if value.node.name == name:
+                raise GraphError(f"{op.name}: names must differ, got {name!r} twice")
+        type_ = TensorType.of(dtypes.as_dtype(dtype), shape)
+        if name in self._names:  # taken by a computed node: that one gives way
+            for node in self.nodes:
+                if node.name == name:
+                    node.name = self.unique_name(name)
+        self._names.add(name)
+        return self._add(Node(op, (), {}, name, ""), [type_])[0]
+
+    def input(self, name: str, shape: Iterable[DimLike], dtype: Any = dtypes.f32) -> Value:
+        """Declare an input.
+
+        Parameters
+        ----------
+        name : str
+        shape : iterable of int, str or Dim
+            A string names a symbolic size.
+        dtype : DType, name or NumPy type
+        """
+        value = self._named_leaf(INPUT, name, shape, dtype)
+        self.inputs.append(value)
+        return value
+
+    def param(self, name: str, shape: Iterable[DimLike], dtype: Any = dtypes.f32) -> Value:
+        """Declare a parameter: set before the first run, kept between runs."""
+        value = self._named_leaf(PARAM, name, shape, dtype)
+        self.params.append(value)
+        return value
+
+    def constant(self, array: Any, dtype: Any = None, name: str | None = None) -> Value:
+        """Put an array into the graph. It is not copied; do not change it afterwards."""
+        data = np.asarray(array)
+        if dtype is not None:
+            data = data.astype(dtypes.as_dtype(dtype).numpy)
+        kind = dtypes.of_array(data)
+        data = np.asarray(data, kind.numpy, order="C")
+        node = Node(CONSTANT, (), {}, self.unique_name(name or "const"), "")
+        value = self._add(node, [TensorType(kind, data.shape)])[0]
+        value._array = data
+        return value
+
+    def as_value(self, item: Any, dtype: DType | None, what: str) -> Value:
+        """A Value of this graph; numbers and arrays become constants.
+
+        Raises
+        ------
+        GraphError
+            The value belongs to another graph, or cannot be a tensor.
+        """
+        if isinstance(item, Value):
+            if item.graph is not self:
+                raise GraphError(
+                    f"{what}: operands must belong to graph {self.name!r}, "
+                    f"got {item.name!r} of graph {item.graph.name!r}"
+                )
+            return item
+        if isinstance(item, (bool, int, float, complex)) and dtype is not None:
+            return self.constant(_number(item, dtype, what))
+        try:
+            return self.constant(item)
+        except (TypeError, ValueError) as error:
+            raise GraphError(f"{what}: an operand must be a Value or an array, got {item!r}") from error
+
+    def emit(
+        self,
+        op: OpDef,
+        inputs: Sequence[Value | None],
+        attrs: Mapping[str, Any],
+        name: str | None = None,
+        loc: str | None = None,
+    ) -> tuple[Value, ...]:
+        """Check and append a node; returns its results."""
+        op.check_arity(len(inputs))
+        normal = op.normal_attrs(attrs)
+        types = [None if v is None else v.type for v in inputs]
+        for i, t in enumerate(types[: op.n_required]):
+            if t is None:
+                raise TypeRuleError(f"{op.name}: operand {op.inputs[i]!r} must be given, got None")
+        try:
+            result = op.infer(*types, **normal)
+        except TypeRuleError as error:
+            label = f" (node {name!r})" if name else ""
+            raise type(error)(f"{error}{label}") from None
+        if loc is None:
+            loc = _caller() if self.track_source else ""
+        node = Node(op, tuple(inputs), normal, self.unique_name(name or op.name), loc)
+        return self._add(node, result)
+
+    def output(self, name: str, value: Value) -> Value:
+        """Name a value as a result. The order of calls is the order of outputs."""
+        if not isinstance(value, Value) or value.graph is not self:
+            raise GraphError(f"output {name!r}: must be a Value of graph {self.name!r}, got {value!r}")
+        if name in self.outputs:
+            raise GraphError(f"output: names must differ, got {name!r} twice")
+        self.outputs[name] = value
+        return value
+
+    # -- looking ----------------------------------------------------------------
+
+    def symbols(self) -> set[str]:
+        """Names of the open sizes of inputs and params."""
+        return {s for v in self.inputs + self.params for s in v.type.symbols()}
+
+    def uses(self) -> dict[Value, int]:
+        """How often each value is read; being an output counts as a read."""
+        count: dict[Value, int] = {}
+        for node in self.nodes:
+            for value in node.inputs:
+                if value is not None:
+                    count[value] = count.get(value, 0) + 1
+        for value in self.outputs.values():
+            count[value] = count.get(value, 0) + 1
+        return count
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __repr__(self) -> str:
+        ins = ", ".join(f"{v.name}: {v.type}" for v in self.inputs)
+        outs = ", ".join(f"{k}: {v.type}" for k, v in self.outputs.items())
+        return f"Graph({self.name!r}, {len(self.nodes)} nodes, ({ins}) -> ({outs}))"
+
+    def __str__(self) -> str:
+        from rlx.ir.text import print_graph
+
+        return print_graph(self)
+
+    def structural_hash(self) -> str:
+        """Hex digest of everything that decides the result: ops, types, attributes, constants."""
+        from rlx.ir.text import structural_hash
+
+        return structural_hash(self)
+
+
+def _number(item: bool | int | float | complex, dtype: DType, what: str) -> Array:
+    """A Python number in the element type of the other operand, if it fits."""
+    if isinstance(item, complex) and not dtype.is_complex:
+        raise TypeRuleError(f"{what}: operand types must match, got {item!r} and {dtype}")
+    if isinstance(item, float) and not (dtype.is_float or dtype.is_complex):
+        raise TypeRuleError(
+            f"{what}: operand types must match, got float {item!r} and {dtype}"
+            "\nhint: cast the tensor with ops.cast(x, dtype=...) first"
+        )
+    if isinstance(item, int) and dtype.is_int:
+        info = np.iinfo(dtype.numpy)
+        if not info.min <= item <= info.max:
+            raise TypeRuleError(f"{what}: {item} must fit {dtype}, got a value out of range")
+    return np.asarray(item).astype(dtype.numpy)
+
+
+def _caller() -> str:
+    """File and line of the innermost frame outside rlx."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith("rlx.") and module != "rlx":
+            file = frame.f_code.co_filename.rsplit("/", 1)[-1]
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
+
+
+class Rewriter:
+    """Builds a new graph from an old one, node by node.
+
+    A pass calls `copy` for nodes it keeps and maps old results to new values
+    with `replace`. Names and locations go along.
+    """
+
+    def __init__(self, source: Graph) -> None:
+        self.source = source
+        self.graph = Graph(source.name)
+        self.graph.metadata = dict(source.metadata)
+        self.graph.track_source = False
+        self.map: dict[Value, Value] = {}
+
+    def __getitem__(self, old: Value) -> Value:
+        return self.map[old]
+
+    def get(self, old: Value | None) -> Value | None:
+        """The new value of an old one; None stays None."""
+        return None if old is None else self.map[old]
+
+    def replace(self, old: Value, new: Value) -> None:
+        """From now on readers of `old` read `new`."""
+        self.map[old] = new
+
+    def leaf(self, node: Node, type_: TensorType | None = None) -> None:
+        """Copy an input, parameter or constant, perhaps with another type."""
+        old = node.outputs[0]
+        kind = type_ or old.type
+        if node.op is CONSTANT:
+            new = self.graph.constant(old.array, name=node.name)
+        elif node.op is INPUT:
+            new = self.graph.input(node.name, kind.shape, kind.dtype)
+        else:
+            new = self.graph.param(node.name, kind.shape, kind.dtype)
+        new.node.loc = node.loc
+        self.map[old] = new
+
+    def emit(self, op: OpDef, inputs: Sequence[Value | None], attrs: Mapping[str, Any], like: Node) -> tuple[Value, ...]:
+        """Append a node of the new graph under the name and place of an old one."""
+        return self.graph.emit(op, inputs, attrs, name=like.name, loc=like.loc)
+
+    def copy(self, node: Node) -> tuple[Value, ...]:
+        """Copy a node as it is; returns the new results."""
+        if node.op.has("leaf"):
+            self.leaf(node)
+            return (self.map[node.outputs[0]],)
+        new = self.emit(node.op, [self.get(v) for v in node.inputs], node.attrs, node)
+        for old, value in zip(node.outputs, new, strict=True):
+            self.map[old] = value
+        return new
+
+    def finish(self) -> Graph:
+        """Name the outputs and return the new graph."""
+        for name, value in self.source.outputs.items():
+            self.graph.output(name, self.map[value])
+        return self.graph
+
+
+def rewrite(source: Graph, visit: Callable[[Rewriter, Node], bool]) -> Graph:
+    """New graph in which `visit` replaced the nodes for which it returned True."""
+    rewriter = Rewriter(source)
+    for node in source.nodes:
+        if not visit(rewriter, node):
+            rewriter.copy(node)
+    return rewriter.finish()
+
+
+__all__ = ["AnyDim", "Graph", "Node", "Rewriter", "Value", "rewrite"]

@@ -1,0 +1,323 @@
+"""The row of the ops table: everything semantic about an op, in one place.
+
+`OpDef` objects are callables: ``ops.tanh(x)`` emits a node into x's graph.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rlx import dtypes
+from rlx.dtypes import DType
+from rlx.errors import GraphError, TypeRuleError
+from rlx.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from rlx.ir.graph import Graph, Value
+
+Array = npt.NDArray[Any]
+_REQUIRED: Any = object()
+
+
+def _as_int(value: Any) -> int:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError
+    return int(value)
+
+
+def _as_ints(value: Any) -> tuple[int, ...]:
+    if isinstance(value, (int, np.integer)):
+        return (_as_int(value),)
+    return tuple(_as_int(v) for v in value)
+
+
+def _as_float(value: Any) -> float:
+    if isinstance(value, (str, bytes)):
+        raise TypeError
+    return float(value)
+
+
+def _as_floats(value: Any) -> tuple[float, ...]:
+    return tuple(_as_float(v) for v in value)
+
+
+def _as_bool(value: Any) -> bool:
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise TypeError
+
+
+def _as_str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _as_dims(value: Any) -> tuple[Any, ...]:
+    from rlx.ir.dims import as_dim
+
+    return tuple(as_dim(v) if not isinstance(v, int) or v >= 0 else v for v in value)
+
+
+_CONVERT: dict[str, Callable[[Any], Any]] = {
+    "int": _as_int,
+    "ints": _as_ints,
+    "float": _as_float,
+    "floats": _as_floats,
+    "bool": _as_bool,
+    "str": _as_str,
+    "dtype": dtypes.as_dtype,
+    "dims": _as_dims,
+    "any": lambda value: value,
+}
+
+
+@dataclass(frozen=True)
+class Attr:
+    """An attribute of an op: name, kind, default and, for strings, the choices.
+
+    kind is one of `int ints float floats bool str dtype dims any`; a default of
+    None makes the attribute optional.
+    """
+
+    name: str
+    kind: str
+    default: Any = _REQUIRED
+    choices: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> bool:
+        """Whether a call must give it."""
+        return self.default is _REQUIRED
+
+    def convert(self, op: str, value: Any) -> Any:
+        """The value in its normal form.
+
+        Raises
+        ------
+        GraphError
+            It is of another kind, or none of the choices.
+        """
+        if value is None and self.default is None:
+            return None
+        try:
+            result = _CONVERT[self.kind](value)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, GraphError):
+                raise
+            raise GraphError(
+                f"{op}: attribute {self.name!r} must be of kind {self.kind}, got {value!r}"
+            ) from None
+        if self.choices and result not in self.choices:
+            raise GraphError(
+                f"{op}: attribute {self.name!r} must be one of {list(self.choices)}, got {value!r}"
+            )
+        return result
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A call for tests, benchmarks and documentation.
+
+    args are arrays, or None for an absent operand; attrs are keyword attributes.
+    """
+
+    args: tuple[Array | None, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ErrorSample:
+    """A call that must fail when the node is built; `match` is a part of the message."""
+
+    args: tuple[Array | None, ...]
+    attrs: Mapping[str, Any]
+    match: str
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a kernel may be from the definition: `exact`, or rtol and atol per dtype name."""
+
+    exact: bool = False
+    rtol: Mapping[str, float] = field(default_factory=dict)
+    atol: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, dtype: DType) -> tuple[float, float]:
+        """(rtol, atol) for results of `dtype`; (0, 0) means bit for bit."""
+        if self.exact or not (dtype.is_float or dtype.is_complex):
+            return 0.0, 0.0
+        default = {"f64": 1e-13, "f32": 2e-6, "f16": 2e-3, "bf16": 1.6e-2, "c64": 3e-6, "c128": 1e-13}
+        return self.rtol.get(dtype.name, default[dtype.name]), self.atol.get(dtype.name, 0.0)
+
+
+EXACT = Tolerance(exact=True)
+ROUNDING = Tolerance()
+
+Infer = Callable[..., tuple[TensorType, ...]]
+Reference = Callable[..., Any]
+Samples = Callable[[DType, np.random.Generator], list[Sample]]
+Decompose = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class OpDef:
+    """One op.
+
+    Attributes
+    ----------
+    name : str
+    inputs : tuple of str
+        Names of the operands; a trailing `?` marks an optional one, a trailing
+        `*` on the last one any number of them.
+    infer : callable
+        ``infer(*types, **attrs) -> tuple of TensorType``; absent operands are
+        None. Pure; works with symbolic sizes. Raises TypeRuleError.
+    reference : callable
+        ``reference(*arrays, **attrs)``: the definition, in NumPy. Half types
+        arrive widened and are rounded by the caller. Returns an array or a tuple.
+    dtypes : tuple of DType
+        Types for which the op is defined and has kernels (of the operand that
+        `dtype_of` names, the first by default).
+    traits : frozenset of str
+        `elementwise`, `commutative`, `view`, `random`, `stateful`, `dynamic`
+        (a result's size depends on data), `movement` (copies values only).
+    decompose : callable, optional
+        ``decompose(*values, **attrs)``: the op in terms of others, for ops
+        without a kernel.
+    samples : callable
+        ``samples(dtype, rng) -> list of Sample``.
+    errors : tuple of ErrorSample
+    tolerance : Tolerance
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    infer: Infer
+    reference: Reference
+    doc: str
+    attrs: tuple[Attr, ...] = ()
+    dtypes: tuple[DType, ...] = dtypes.REALS
+    traits: frozenset[str] = frozenset()
+    decompose: Decompose | None = None
+    samples: Samples | None = None
+    errors: Callable[[], list[ErrorSample]] | None = None
+    tolerance: Tolerance = ROUNDING
+    internal: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "__doc__", self.doc)
+        object.__setattr__(self, "__name__", self.name)
+        object.__setattr__(self, "__signature__", self._signature())
+        object.__setattr__(self, "_attr_map", {a.name: a for a in self.attrs})
+        object.__setattr__(self, "is_variadic", bool(self.inputs) and self.inputs[-1].endswith("*"))
+        fixed = self.inputs[:-1] if self.is_variadic else self.inputs
+        object.__setattr__(self, "n_fixed", len(fixed))
+        object.__setattr__(self, "n_required", sum(not name.endswith("?") for name in fixed))
+
+    if TYPE_CHECKING:
+        is_variadic: bool
+        n_fixed: int
+        n_required: int
+        _attr_map: dict[str, Attr]
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def _signature(self) -> inspect.Signature:
+        parameters = []
+        for name in self.inputs:
+            if name.endswith("*"):
+                kind = inspect.Parameter.VAR_POSITIONAL
+                parameters.append(inspect.Parameter(name[:-1], kind))
+            elif name.endswith("?"):
+                kind = inspect.Parameter.POSITIONAL_ONLY
+                parameters.append(inspect.Parameter(name[:-1], kind, default=None))
+            else:
+                parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY))
+        for attr in self.attrs:
+            default = inspect.Parameter.empty if attr.required else attr.default
+            parameters.append(
+                inspect.Parameter(attr.name, inspect.Parameter.KEYWORD_ONLY, default=default)
+            )
+        return inspect.Signature(parameters)
+
+    def has(self, trait: str) -> bool:
+        """Whether the op has a trait."""
+        return trait in self.traits
+
+    def normal_attrs(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """Attributes converted, defaults filled in, in the order of the row.
+
+        Raises
+        ------
+        GraphError
+            An attribute is unknown, missing or of the wrong kind.
+        """
+        known = self._attr_map
+        for name in attrs:
+            if name not in known:
+                raise GraphError(f"{self.name}: attributes must be {list(known)}, got {name!r}")
+        result = {}
+        for name, attr in known.items():
+            if name in attrs:
+                result[name] = attr.convert(self.name, attrs[name])
+            elif attr.required:
+                raise GraphError(f"{self.name}: attribute {name!r} must be given, got none")
+            else:
+                result[name] = attr.default
+        return result
+
+    def check_arity(self, n: int) -> None:
+        """Raise TypeRuleError unless n operands are allowed."""
+        most = None if self.is_variadic else self.n_fixed
+        if n < self.n_required or (most is not None and n > most):
+            want = str(self.n_required) if most == self.n_required else f"{self.n_required} to {most}"
+            if most is None:
+                want = f"at least {self.n_required}"
+            raise TypeRuleError(f"{self.name}: number of operands must be {want}, got {n}")
+
+    def __call__(
+        self, *inputs: Any, graph: "Graph | None" = None, name: str | None = None, **attrs: Any
+    ) -> Any:
+        """Emit a node; returns its Value, or a tuple of Values for several results.
+
+        Operands may be Values, or arrays and numbers, which become constants
+        (a Python number takes the element type of the other operands).
+
+        Raises
+        ------
+        GraphError, TypeRuleError
+            The call breaks the op's rules.
+        """
+        from rlx.ir.graph import Value
+
+        if self.is_variadic and len(inputs) == self.n_fixed + 1:
+            last = inputs[-1]
+            if isinstance(last, (list, tuple)):
+                inputs = (*inputs[:-1], *last)
+        owner = graph
+        for item in inputs:
+            if isinstance(item, Value):
+                owner = owner or item.graph
+        if owner is None:
+            raise GraphError(
+                f"{self.name}: an operand must be a Value of a graph, got {[type(i).__name__ for i in inputs]}"
+                "\nhint: pass graph=... for an op without operands"
+            )
+        dtype = next((i.dtype for i in inputs if isinstance(i, Value)), None)
+        values = [
+            None if item is None else owner.as_value(item, dtype, self.name) for item in inputs
+        ]
+        outputs = owner.emit(self, values, attrs, name=name)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+
+def result_arrays(result: Any) -> tuple[Array, ...]:
+    """What a reference returned, as a tuple of arrays."""
+    items: Sequence[Any] = result if isinstance(result, tuple) else (result,)
+    return tuple(np.asarray(item) for item in items)

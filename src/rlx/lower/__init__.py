@@ -1,0 +1,1 @@
+"""Graph to Program: kernel calls over buffers, and where every buffer lies."""

@@ -1,0 +1,246 @@
+"""What a lowering rule works with: operands of values, new buffers, kernel calls.
+
+A rule is a function ``rule(ctx, node)`` registered for op names. It reads
+`ctx.operand(value)`, makes `ctx.result(value)` and appends calls. Shapes are all
+numbers here.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from rlx.dtypes import DType
+from rlx.errors import LoweringError
+from rlx.ir.graph import CONSTANT, PARAM, Graph, Node, Value
+from rlx.ir.types import static_shape
+from rlx.lower.program import (
+    Arg,
+    Attrs,
+    Buffer,
+    Call,
+    NodeInfo,
+    Operand,
+    Port,
+    Program,
+    Transform,
+    Weight,
+)
+
+Rule: TypeAlias = Callable[["Context", Node], None]
+RULES: dict[str, Rule] = {}
+ALIGN = 64
+
+
+def lowering(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for ops."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            if name in RULES:
+                raise LoweringError(f"lowering of {name!r}: one rule must be registered, got two")
+            RULES[name] = rule
+        return rule
+
+    return register
+
+
+def shape_of(value: Value) -> tuple[int, ...]:
+    """Shape as ints."""
+    return static_shape(value.shape, value.name)
+
+
+def size_of(value: Value) -> int:
+    """Number of elements."""
+    size = 1
+    for d in shape_of(value):
+        size *= d
+    return size
+
+
+def nbytes_of(value: Value) -> int:
+    """Bytes of the value, contiguous."""
+    return size_of(value) * value.dtype.itemsize
+
+
+class Context:
+    """Lowers one graph."""
+
+    def __init__(self, graph: Graph, max_threads: int, has_kernel: Callable[[str], bool]) -> None:
+        self.graph = graph
+        self.max_threads = max_threads
+        self.has_kernel = has_kernel
+        self.buffers: list[Buffer] = []
+        self.calls: list[Call] = []
+        self.nodes: list[NodeInfo] = []
+        self.places: dict[Value, Operand] = {}
+        self.inputs: list[Port] = []
+        self.weights: list[Weight] = []
+        self._weight_at: dict[tuple[int, object], Operand] = {}
+        self.uses = graph.uses()
+        for value in graph.inputs:
+            self.inputs.append(Port(value.node.name, value.dtype, shape_of(value)))
+            self.places[value] = Operand(self._buffer("input", nbytes_of(value), value.name))
+
+    def _buffer(self, kind: str, nbytes: int, label: str) -> Buffer:
+        buffer = Buffer(len(self.buffers), kind, nbytes, label)
+        self.buffers.append(buffer)
+        return buffer
+
+    # -- operands ----------------------------------------------------------------
+
+    def operand(self, value: Value | Operand) -> Operand:
+        """Where a value lies, in its natural contiguous order."""
+        if isinstance(value, Operand):
+            return value
+        place = self.places.get(value)
+        if place is None:
+            if value.node.op is CONSTANT or value.node.op is PARAM:
+                place = self.weight(value, None)
+            else:
+                raise LoweringError(f"{value.node.place}: must be lowered before it is read, got no place")
+            self.places[value] = place
+        return place
+
+    def is_weight(self, value: Value) -> bool:
+        """Whether the value is a constant or parameter, so that it may be packed ahead."""
+        return value.node.op is CONSTANT or value.node.op is PARAM
+
+    def weight(self, value: Value, transform: Transform | None) -> Operand:
+        """A constant or parameter as a weight, packed by `transform` when it is set."""
+        key = (id(value), None if transform is None else transform.key)
+        place = self._weight_at.get(key)
+        if place is None:
+            nbytes = nbytes_of(value) if transform is None else transform.nbytes
+            param = value.node.name if value.node.op is PARAM else None
+            buffer = self._buffer("weight", nbytes, value.name)
+            buffer.source = Weight(value.array, param, transform, nbytes)
+            self.weights.append(buffer.source)
+            place = Operand(buffer)
+            self._weight_at[key] = place
+        return place
+
+    def result(self, value: Value) -> Operand:
+        """New memory for a result."""
+        place = Operand(self._buffer("scratch", nbytes_of(value), value.name))
+        self.places[value] = place
+        return place
+
+    def alias(self, value: Value, place: Operand) -> None:
+        """The result lies where an operand lies (same bytes, other label)."""
+        self.places[value] = place
+
+    def temp(self, nbytes: int, label: str = "temp") -> Operand:
+        """Memory for the time between its first and last call."""
+        return Operand(self._buffer("scratch", nbytes, label))
+
+    # -- calls -------------------------------------------------------------------
+
+    def read(self, value: Value | Operand, nbytes: int | None = None) -> Arg:
+        """Argument that a call reads."""
+        return Arg("r", self.operand(value), self._size(value, nbytes))
+
+    def write(self, value: Value | Operand, nbytes: int | None = None) -> Arg:
+        """Argument that a call writes; a Value gets new memory unless it has a place."""
+        if isinstance(value, Value) and value not in self.places:
+            self.result(value)
+        return Arg("w", self.operand(value), self._size(value, nbytes))
+
+    def _size(self, value: Value | Operand, nbytes: int | None) -> int:
+        if nbytes is not None:
+            return nbytes
+        return nbytes_of(value) if isinstance(value, Value) else value.buffer.nbytes - value.offset
+
+    def maybe(self, value: Value | None) -> Arg | None:
+        """Read argument of an optional operand."""
+        return None if value is None else self.read(value)
+
+    def work(self, nbytes: int) -> Arg:
+        """Workspace of `nbytes` per thread (rounded up to a cache line); see `per_thread`."""
+        total = per_thread(nbytes) * self.max_threads
+        return Arg("x", self.temp(total, "work"), total)
+
+    def call(
+        self,
+        kernel: str,
+        args: Sequence[Arg | None],
+        attrs: Attrs | None = None,
+        *,
+        extent: int,
+        grain: int = 0,
+        cost: float = 0,
+        inplace: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """Append a kernel call.
+
+        Parameters
+        ----------
+        extent : int
+            Number of work items.
+        grain : int
+            Smallest number of items worth a thread; 0 keeps the call on one.
+        cost : float
+            Estimated nanoseconds on one core.
+        inplace : pairs (written argument, read argument)
+            The two may be the same memory if the read one dies here.
+        """
+        self.calls.append(
+            Call(kernel, tuple(args), attrs or {}, extent, grain, int(cost), len(self.nodes) - 1, tuple(inplace))
+        )
+
+    def copy(self, source: Operand, target: Operand, nbytes: int) -> None:
+        """Copy contiguous bytes."""
+        self.call("copy.bytes", [self.read(source, nbytes), self.write(target, nbytes)], extent=nbytes,
+                  grain=65536, cost=nbytes / 10)
+
+    def lower(self) -> Program:
+        """Lower all nodes and name the outputs; memory is not planned yet."""
+        for node in self.graph.nodes:
+            if node.op.has("leaf"):
+                continue
+            self.nodes.append(NodeInfo(node.name, node.op.name, node.loc))
+            rule = RULES.get(node.op.name) or (RULES["elementwise"] if node.op.has("elementwise") else None)
+            if rule is None:
+                raise LoweringError(f"{node.place}: no lowering for this op"
+                                    "\nhint: a pass should have rewritten it; check the pass list")
+            try:
+                rule(self, node)
+            except LoweringError as error:
+                if node.name in str(error):
+                    raise
+                raise LoweringError(f"{node.place}: {error}") from None
+        if not self.nodes:
+            self.nodes.append(NodeInfo(self.graph.name, "graph", ""))
+        outputs = self._bind_outputs()
+        return Program(self.calls, self.buffers, self.inputs, outputs, self.weights, self.nodes,
+                       max_threads=self.max_threads,
+                       names={v.name: p for v, p in self.places.items()})
+
+    def _bind_outputs(self) -> list[Port]:
+        """Turn the buffers behind outputs into output slots; copy where that cannot be."""
+        outputs = []
+        written = {a.operand.buffer for c in self.calls for a in c.args if a is not None and a.role == "w"}
+        slots: list[Buffer] = []
+        for name, value in self.graph.outputs.items():
+            place = self.operand(value)
+            nbytes = nbytes_of(value)
+            buffer = place.buffer
+            if buffer.kind == "scratch" and place.offset == 0 and buffer.nbytes == nbytes and buffer in written:
+                buffer.kind = "output"
+            else:
+                buffer = self._buffer("output", nbytes, name)
+                self.copy(place, Operand(buffer), nbytes)
+            slots.append(buffer)
+            outputs.append(Port(name, value.dtype, shape_of(value)))
+        for i, buffer in enumerate(slots):
+            buffer.slot = 1 + len(self.inputs) + i
+            buffer.offset = 0
+        return outputs
+
+
+def per_thread(nbytes: int) -> int:
+    """Stride of a per-thread workspace of `nbytes`."""
+    return -(-max(nbytes, 1) // ALIGN) * ALIGN
+
+
+def short(dtype: DType) -> str:
+    """Item-size suffix of byte-moving kernels, e.g. `b4`."""
+    return f"b{dtype.itemsize}"

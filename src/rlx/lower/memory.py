@@ -1,0 +1,158 @@
+"""Lifetimes to offsets: a pure function on intervals, and an independent checker.
+
+Greedy by size: the largest buffer first, each at the lowest offset where no
+placed buffer with an overlapping lifetime lies. A result takes over the memory
+of an operand that dies in the same call where the kernel allows it.
+"""
+
+from dataclasses import dataclass
+
+from rlx.errors import LoweringError
+from rlx.lower.context import ALIGN
+from rlx.lower.program import Buffer, Program
+
+
+@dataclass
+class _Block:
+    """Buffers that share one piece of memory, and when it is alive (calls, inclusive)."""
+
+    first: int
+    last: int
+    nbytes: int
+    members: list[Buffer]
+
+
+def lifetimes(program: Program) -> dict[Buffer, tuple[int, int]]:
+    """First and last call that touches each scratch buffer."""
+    spans: dict[Buffer, tuple[int, int]] = {}
+    for i, call in enumerate(program.calls):
+        for arg in call.args:
+            if arg is None or arg.operand.buffer.kind != "scratch":
+                continue
+            buffer = arg.operand.buffer
+            first, _ = spans.get(buffer, (i, i))
+            spans[buffer] = (first, i)
+    return spans
+
+
+def _share_in_place(program: Program, spans: dict[Buffer, tuple[int, int]]) -> dict[Buffer, _Block]:
+    """Give results the memory of operands that die in the same call."""
+    blocks = {b: _Block(first, last, b.nbytes, [b]) for b, (first, last) in spans.items()}
+    for i, call in enumerate(program.calls):
+        for written, read in call.inplace:
+            target, source = call.args[written], call.args[read]
+            if target is None or source is None:
+                continue
+            new, old = target.operand.buffer, source.operand.buffer
+            if new is old or old.kind != "scratch" or target.operand.offset or source.operand.offset:
+                continue
+            block = blocks[old]
+            if block.last != i or new.nbytes != old.nbytes or any(m.kind == "output" for m in block.members):
+                continue
+            others = [a for k, a in enumerate(call.args)
+                      if a is not None and k not in (written, read) and a.operand.buffer in blocks
+                      and blocks[a.operand.buffer] is block]
+            if others:
+                continue
+            if new.kind == "output":
+                block.members.append(new)
+            elif new.kind == "scratch" and spans[new][0] == i:
+                mine = blocks[new]
+                block.last = max(block.last, mine.last)
+                block.members += mine.members
+                for member in mine.members:
+                    blocks[member] = block
+    return blocks
+
+
+def plan(program: Program) -> None:
+    """Give every buffer its slot and offset; sets arena_bytes and live_bound."""
+    spans = lifetimes(program)
+    blocks = _share_in_place(program, spans)
+    unique = {id(b): b for b in blocks.values()}
+    todo = []
+    for block in unique.values():
+        output = next((m for m in block.members if m.kind == "output"), None)
+        if output is not None:
+            for member in block.members:
+                member.kind, member.slot, member.offset = "output", output.slot, 0
+        else:
+            todo.append(block)
+    todo.sort(key=lambda b: (-b.nbytes, b.first))
+    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
+    top = 0
+    for block in todo:
+        need = -(-max(block.nbytes, 1) // ALIGN) * ALIGN
+        near = sorted((o, e) for o, e, f, l in placed if f <= block.last and block.first <= l)
+        best, best_gap, at = -1, None, 0
+        for offset, end in near:
+            gap = offset - at
+            if gap >= need and (best_gap is None or gap < best_gap):
+                best, best_gap = at, gap
+            at = max(at, end)
+        if best < 0:
+            best = at
+        placed.append((best, best + need, block.first, block.last))
+        top = max(top, best + need)
+        for member in block.members:
+            member.slot, member.offset = 0, best
+    program.arena_bytes = top
+    program.live_bound = _live_bound(todo)
+    weights = 0
+    inputs = 0
+    for buffer in program.buffers:
+        if buffer.kind == "input":
+            buffer.slot, buffer.offset = program.input_slot(inputs), 0
+            inputs += 1
+        elif buffer.kind == "weight":
+            buffer.slot, buffer.offset = program.weight_slot(weights), 0
+            weights += 1
+
+
+def _live_bound(blocks: list[_Block]) -> int:
+    """Most bytes alive at one call: no plan can be smaller."""
+    change: dict[int, int] = {}
+    for block in blocks:
+        need = -(-max(block.nbytes, 1) // ALIGN) * ALIGN
+        change[block.first] = change.get(block.first, 0) + need
+        change[block.last + 1] = change.get(block.last + 1, 0) - need
+    most = now = 0
+    for at in sorted(change):
+        now += change[at]
+        most = max(most, now)
+    return most
+
+
+def check(program: Program) -> None:
+    """Prove a plan independently: every argument inside its buffer, live bytes disjoint.
+
+    Raises
+    ------
+    LoweringError
+        Naming the call and the buffers.
+    """
+    spans = lifetimes(program)
+    for i, call in enumerate(program.calls):
+        for arg in call.args:
+            if arg is None:
+                continue
+            b = arg.operand.buffer
+            if arg.operand.offset < 0 or arg.operand.offset + arg.nbytes > b.nbytes or b.slot < 0:
+                raise LoweringError(f"call {i} ({call.kernel}): operand must lie inside {b}, got {arg}")
+            if b.slot == 0 and b.offset + b.nbytes > program.arena_bytes:
+                raise LoweringError(f"call {i} ({call.kernel}): {b} must lie inside the arena")
+    allowed = {(c.args[w].operand.buffer, c.args[r].operand.buffer, i)  # type: ignore[union-attr]
+               for i, c in enumerate(program.calls) for w, r in c.inplace
+               if c.args[w] is not None and c.args[r] is not None}
+    live = sorted(spans.items(), key=lambda item: item[1])
+    for k, (a, (first, last)) in enumerate(live):
+        for b, (first2, last2) in live[k + 1 :]:
+            if first2 > last:
+                break
+            apart = a.offset + a.nbytes <= b.offset or b.offset + b.nbytes <= a.offset
+            if a.nbytes == 0 or b.nbytes == 0 or apart or a.slot != b.slot:
+                continue
+            if first2 == last and (b, a, last) in allowed:
+                continue
+            raise LoweringError(f"{a} and {b} must not share bytes while both live"
+                                f" (calls {first}..{last} and {first2}..{last2})")

@@ -1,0 +1,185 @@
+"""Program: kernel calls by name over planned buffers. Printable; no addresses inside."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, Union
+
+from rlx.dtypes import DType
+from rlx.ir.opdef import Array
+
+
+@dataclass(frozen=True)
+class EwRef:
+    """A micro-kernel by name, inside an attribute; becomes an address when linked."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"&{self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class BodyRef:
+    """A body program of a control-flow call; becomes the address of its plan."""
+
+    program: "Program"
+
+    def __repr__(self) -> str:
+        return f"&body({len(self.program.calls)} calls)"
+
+
+AttrItem: TypeAlias = Union[int, float, EwRef, BodyRef]
+Attrs: TypeAlias = Mapping[str, AttrItem | Sequence[AttrItem]]
+
+
+class Buffer:
+    """A piece of memory: scratch, a bound input or output, or a weight array.
+
+    Attributes
+    ----------
+    kind : str
+        `scratch`, `input`, `output`, `weight`.
+    nbytes : int
+    slot, offset : int
+        Where it lies, filled by the planner.
+    source : Weight or None
+        Where the bytes of a weight come from.
+    """
+
+    __slots__ = ("index", "kind", "label", "nbytes", "offset", "slot", "source")
+
+    def __init__(self, index: int, kind: str, nbytes: int, label: str) -> None:
+        self.index = index
+        self.kind = kind
+        self.nbytes = nbytes
+        self.label = label
+        self.slot = -1
+        self.offset = -1
+        self.source: Weight | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.kind}{self.index}({self.nbytes} B, {self.label})"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A place inside a buffer."""
+
+    buffer: Buffer
+    offset: int = 0
+
+    def at(self, nbytes: int) -> "Operand":
+        """The place `nbytes` further on."""
+        return Operand(self.buffer, self.offset + nbytes)
+
+    def __repr__(self) -> str:
+        return f"{self.buffer.kind}{self.buffer.index}+{self.offset}"
+
+
+@dataclass(frozen=True)
+class Arg:
+    """An operand of a call and what the call does with it: `r`ead, `w`rite, `x` workspace."""
+
+    role: str
+    operand: Operand
+    nbytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One kernel call, kernels by name."""
+
+    kernel: str
+    args: tuple[Arg | None, ...]
+    attrs: Attrs
+    extent: int
+    grain: int
+    cost: int
+    node: int
+    inplace: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Transform:
+    """A packing kernel run when a weight is set: args are the weight, then the result."""
+
+    kernel: str
+    attrs: Attrs
+    nbytes: int
+    extent: int
+    key: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Weight:
+    """The bytes behind a weight slot: a constant or parameter, perhaps packed."""
+
+    array: Array | None
+    param: str | None
+    transform: Transform | None
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Port:
+    """A bound input or output: name, element type, shape."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """What an error says about a call's origin."""
+
+    name: str
+    op: str
+    loc: str
+
+    @property
+    def place(self) -> str:
+        """Name, op and location."""
+        where = f" at {self.loc}" if self.loc else ""
+        return f"node {self.name!r} ({self.op}){where}"
+
+
+@dataclass(eq=False)
+class Program:
+    """Calls, buffers and slots; slot 0 is scratch, then inputs, outputs, weights."""
+
+    calls: list[Call]
+    buffers: list[Buffer]
+    inputs: list[Port]
+    outputs: list[Port]
+    weights: list[Weight]
+    nodes: list[NodeInfo]
+    arena_bytes: int = 0
+    live_bound: int = 0
+    max_threads: int = 1
+    names: dict[str, Operand] = field(default_factory=dict)
+
+    @property
+    def n_slots(self) -> int:
+        """Length of the table of base addresses."""
+        return 1 + len(self.inputs) + len(self.outputs) + len(self.weights)
+
+    def input_slot(self, i: int) -> int:
+        """Slot of input i."""
+        return 1 + i
+
+    def output_slot(self, i: int) -> int:
+        """Slot of output i."""
+        return 1 + len(self.inputs) + i
+
+    def weight_slot(self, i: int) -> int:
+        """Slot of weight i."""
+        return 1 + len(self.inputs) + len(self.outputs) + i
+
+    def __str__(self) -> str:
+        lines = [f"program: {len(self.calls)} calls, arena {self.arena_bytes} B"]
+        for i, call in enumerate(self.calls):
+            args = ", ".join("-" if a is None else f"{a.role}:{a.operand}" for a in call.args)
+            attrs = " ".join(f"{k}={v}" for k, v in call.attrs.items())
+            lines.append(f"{i:4} {call.kernel}({args}) {attrs} extent={call.extent} ; {self.nodes[call.node].name}")
+        return "\n".join(lines)

@@ -1,0 +1,282 @@
+"""Elementwise nodes, alone or fused, to region programs (see _kernels/isa/region.c)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx import dtypes
+from rlx.dtypes import DType
+from rlx.errors import LoweringError
+from rlx.ir.graph import Graph, Node, Value
+from rlx.lower.context import Context, lowering, nbytes_of, shape_of, size_of
+from rlx.lower.program import AttrItem, EwRef
+
+FULL, SCALAR, PERIODIC, STRIDED, TEMP, OUT = range(6)
+L1_BUDGET = 24 * 1024
+MAX_REGS = 64
+
+# Ops whose micro-kernel has another name or operand than <op>.<dtype of a>.
+_LOGICAL = {"logical_and": "and.bool", "logical_or": "or.bool", "logical_xor": "xor.bool",
+            "logical_not": "not.bool"}
+# On integers these change nothing.
+INTEGER_IDENTITY = {"floor", "ceil", "round", "trunc"}
+
+
+def micro_kernel(node: Node) -> str:
+    """Name of the micro-kernel of an elementwise node."""
+    first = node.inputs[0]
+    assert first is not None
+    name = node.op.name
+    if name == "where":
+        return f"where.b{node.outputs[0].dtype.itemsize}"
+    if name == "cast":
+        return f"cast_{node.attrs['dtype'].name}.{first.dtype.name}"
+    return _LOGICAL.get(name) or f"{name}.{first.dtype.name}"
+
+
+def parameters(node: Node) -> list[float]:
+    """The `p` doubles of an elementwise node: its attributes in order."""
+    return [float(v) for v in node.attrs.values() if isinstance(v, (int, float))]
+
+
+def weight_of_op(name: str) -> float:
+    """Rough nanoseconds per element of a micro-kernel, for the cost estimate."""
+    cheap = ("add", "sub", "mul", "max", "min", "neg", "abs", "relu", "where", "cast", "clip", "eq", "ne",
+             "lt", "le", "gt", "ge", "logical", "bit", "square", "sqrt", "recip", "div", "floor", "round")
+    return 0.06 if name.startswith(cheap) else 0.5
+
+
+@dataclass
+class _Reg:
+    kind: int
+    itemsize: int
+    arg: int = 0
+    block: int = 0
+    extra: int = 0
+
+
+def broadcast_strides(shape: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
+    """Element strides with which a contiguous array of `shape` is read in `target` order."""
+    strides = [0] * len(target)
+    step = 1
+    offset = len(target) - len(shape)
+    for i in range(len(shape) - 1, -1, -1):
+        if shape[i] != 1:
+            strides[i + offset] = step
+            step *= shape[i]
+    return tuple(strides)
+
+
+def coalesce(
+    shape: Sequence[int], strides: Sequence[Sequence[int]]
+) -> tuple[list[int], list[list[int]]]:
+    """Merge neighbouring axes that every operand walks as one."""
+    dims: list[int] = []
+    merged: list[list[int]] = [[] for _ in strides]
+    for axis, d in enumerate(shape):
+        if d == 1:
+            continue
+        if dims and all(m[-1] == s[axis] * d for m, s in zip(merged, strides, strict=True)):
+            dims[-1] *= d
+            for m, s in zip(merged, strides, strict=True):
+                m[-1] = s[axis]
+        else:
+            dims.append(d)
+            for m, s in zip(merged, strides, strict=True):
+                m.append(s[axis])
+    if not dims:
+        return [1], [[0] for _ in strides]
+    return dims, merged
+
+
+def classify(shape: Sequence[int], target: Sequence[int]) -> tuple[int, int]:
+    """(kind, period) of an input of `shape` in a region of `target` shape."""
+    total = math.prod(target)
+    size = math.prod(shape)
+    trimmed = list(shape)
+    while trimmed and trimmed[0] == 1:
+        trimmed.pop(0)
+    if size == total and total > 0:
+        return FULL, 0
+    if size == 1:
+        return SCALAR, 0
+    if not trimmed or tuple(trimmed) == tuple(target[len(target) - len(trimmed) :]):
+        return PERIODIC, size
+    return STRIDED, 0
+
+
+def lower_region(
+    ctx: Context, nodes: Sequence[Node], inputs: Sequence[Value], outer: Sequence[Value],
+    results: Sequence[Value], outer_results: Sequence[Value],
+) -> None:
+    """Emit one call for elementwise `nodes`.
+
+    Parameters
+    ----------
+    nodes : in topological order; operands are `inputs`, results of other nodes,
+        or constants.
+    inputs, outer : values as the nodes see them, and as the context knows them.
+    results, outer_results : likewise for what leaves the region; all of one shape.
+    """
+    target = shape_of(outer_results[0])
+    total = math.prod(target)
+    if len(nodes) == 1 and len(results) == 1 and _lower_direct(ctx, nodes[0], inputs, outer, outer_results[0], total):
+        return
+    regs: list[_Reg] = []
+    at: dict[Value, int] = {}
+    args = []
+    period = 1
+    strided: list[int] = []
+    for value, seen in zip(inputs, outer, strict=True):
+        kind, size = classify(shape_of(seen), target)
+        if kind == PERIODIC and (size > 2048 or period * size // math.gcd(period, size) > 2048):
+            kind = STRIDED
+        if kind == PERIODIC:
+            period = period * size // math.gcd(period, size)
+        reg = _Reg(kind, value.dtype.itemsize, len(args), extra=size)
+        if kind == STRIDED:
+            strided.append(len(regs))
+        at[value] = len(regs)
+        regs.append(reg)
+        args.append(ctx.read(seen))
+    n_inputs = len(args)
+    for value, seen in zip(results, outer_results, strict=True):
+        at[value] = len(regs)
+        regs.append(_Reg(OUT, value.dtype.itemsize, len(args)))
+        args.append(ctx.write(seen))
+    steps, params = _steps(nodes, at, regs, results)
+    if len(regs) > MAX_REGS:
+        raise LoweringError(f"region: registers must be at most {MAX_REGS}, got {len(regs)}")
+    # Block size: what is laid out or kept per block shall stay in L1.
+    per_item = sum(r.itemsize for r in regs)
+    block = max(128, min(2048, L1_BUDGET // max(1, per_item) // 64 * 64))
+    if period > 1:
+        block = max(period, block // period * period)
+    lanes = min(block, max(total, 1))
+    work = 0
+    for reg in regs:
+        if reg.kind in (SCALAR, PERIODIC, STRIDED, TEMP):
+            reg.block = work
+            if reg.kind == TEMP:
+                reg.arg = work
+            work += -(-lanes * reg.itemsize // 64) * 64
+    dims: list[int] = list(target) or [1]
+    strides: list[int] = []
+    if strided:
+        each = [broadcast_strides(shape_of(outer[i]), target) for i in strided]
+        dims, merged = coalesce(target, each)
+        for i, m in zip(strided, merged, strict=True):
+            regs[i].extra = len(strides)
+            strides += m
+    words: list[AttrItem] = []
+    for reg in regs:
+        words += [reg.kind, reg.itemsize, reg.arg, reg.block, reg.extra, 0]
+    if work:
+        args.append(ctx.work(work))
+        work = -(-work // 64) * 64
+    blocks = -(-total // block) if total else 0
+    cost = total * sum(weight_of_op(n.op.name) for n in nodes) + 15 * len(nodes)
+    ctx.call(
+        "region.ew", args,
+        {"total": total, "block": block, "work": work, "n_regs": len(regs), "regs": words, "steps": steps,
+         "dims": dims, "strides": strides, "params": params},
+        extent=blocks, grain=max(1, 8192 // block), cost=cost,
+        inplace=_inplace(regs, steps, n_inputs, len(results)),
+    )
+
+
+def _steps(
+    nodes: Sequence[Node], at: dict[Value, int], regs: list[_Reg], results: Sequence[Value]
+) -> tuple[list[AttrItem], list[AttrItem]]:
+    """Steps of the nodes; temporaries are reused after their last reader."""
+    last: dict[Value, int] = {}
+    for i, node in enumerate(nodes):
+        for v in node.inputs:
+            if v is not None:
+                last[v] = i
+    leaving = {id(v) for v in results}
+    free: dict[int, list[int]] = {}
+    steps: list[AttrItem] = []
+    params: list[AttrItem] = []
+    for i, node in enumerate(nodes):
+        out = node.outputs[0]
+        operands = [at[v] for v in node.inputs if v is not None]
+        for v in {id(v): v for v in node.inputs if v is not None}.values():
+            reg = regs[at[v]]
+            if last[v] == i and reg.kind == TEMP and id(v) not in leaving:
+                free.setdefault(reg.itemsize, []).append(at[v])
+        if out not in at:
+            pool = free.get(out.dtype.itemsize)
+            if pool:
+                at[out] = pool.pop()
+            else:
+                at[out] = len(regs)
+                regs.append(_Reg(TEMP, out.dtype.itemsize))
+        operands += [-1] * (3 - len(operands))
+        steps += [EwRef(micro_kernel(node)), at[out], *operands, len(params)]
+        params += parameters(node)
+    return steps, params
+
+
+def _inplace(regs: list[_Reg], steps: list[AttrItem], n_inputs: int, n_results: int) -> list[tuple[int, int]]:
+    """Pairs (result, input) that may share memory: the input's last reader is not after the result's writer."""
+    pairs = []
+    for out in range(n_inputs, n_inputs + n_results):
+        writer = next(s for s in range(0, len(steps), 6) if steps[s + 1] == out)
+        for i in range(n_inputs):
+            reads = [s for s in range(0, len(steps), 6) if i in steps[s + 2 : s + 5]]
+            if regs[i].kind == FULL and regs[i].itemsize == regs[out].itemsize and max(reads, default=-1) <= writer:
+                pairs.append((out, i))
+    return pairs
+
+
+def _lower_direct(
+    ctx: Context, node: Node, inputs: Sequence[Value], outer: Sequence[Value], result: Value, total: int
+) -> bool:
+    """A single step over operands that all lie in flat order needs no blocks."""
+    if any(classify(shape_of(v), shape_of(result))[0] != FULL for v in outer) or total == 0:
+        return False
+    by_value = dict(zip(inputs, outer, strict=True))
+    reads = [by_value[v] for v in node.inputs if v is not None]
+    args = [ctx.read(v) for v in reads]
+    sizes = [v.dtype.itemsize for v in reads] + [0] * (3 - len(reads)) + [result.dtype.itemsize]
+    pairs = [(3, i) for i, v in enumerate(reads) if v.dtype.itemsize == result.dtype.itemsize]
+    ctx.call(
+        "region.direct", [*args, *([None] * (3 - len(args))), ctx.write(result)],
+        {"fn": EwRef(micro_kernel(node)), "sizes": sizes, "params": parameters(node)},
+        extent=total, grain=16384, cost=total * weight_of_op(node.op.name) + 10, inplace=pairs,
+    )
+    return True
+
+
+@lowering("elementwise")
+def lower_elementwise(ctx: Context, node: Node) -> None:
+    """One elementwise node."""
+    out = node.outputs[0]
+    first = node.inputs[0]
+    assert first is not None
+    same = node.op.name == "cast" and first.dtype == out.dtype
+    if same or (node.op.name in INTEGER_IDENTITY and first.dtype.is_int):
+        ctx.alias(out, ctx.operand(first))
+        return
+    values = list({id(v): v for v in node.inputs if v is not None}.values())
+    lower_region(ctx, [node], values, values, [out], [out])
+
+
+@lowering("region")
+def lower_region_node(ctx: Context, node: Node) -> None:
+    """A fused region: its body's inputs are the node's operands in order."""
+    body: Graph = node.attrs["body"]
+    outer = [v for v in node.inputs if v is not None]
+    nodes = [n for n in body.nodes if not n.op.has("leaf")]
+    lower_region(ctx, nodes, body.inputs, outer, list(body.outputs.values()), list(node.outputs))
+
+
+def elementwise_dtype(node: Node) -> DType:
+    """Element type that a node's micro-kernel works on."""
+    first = node.inputs[0]
+    assert first is not None
+    return first.dtype if node.op.name != "where" else dtypes.bool_
+
+
+__all__ = ["broadcast_strides", "classify", "coalesce", "lower_region", "nbytes_of", "size_of"]

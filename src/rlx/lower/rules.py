@@ -1,0 +1,13 @@
+"""Imports the modules that register lowering rules."""
+
+import functools
+import importlib
+
+MODULES = ("region", "movement")
+
+
+@functools.cache
+def load() -> None:
+    """Register every rule."""
+    for name in MODULES:
+        importlib.import_module(f"rlx.lower.{name}")

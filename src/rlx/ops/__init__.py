@@ -1,0 +1,25 @@
+"""The table of ops. ``ops.<name>(...)`` emits a node; `TABLE` has every row by name."""
+
+from rlx.ir.opdef import OpDef
+from rlx.ops import binary as _binary
+from rlx.ops import matmul as _matmul
+from rlx.ops import unary as _unary
+from rlx.ops import view as _view
+
+_FAMILIES = (_unary, _binary, _view, _matmul)
+
+TABLE: dict[str, OpDef] = {}
+FAMILY: dict[str, str] = {}
+for _module in _FAMILIES:
+    for _op in list(vars(_module).values()):
+        if isinstance(_op, OpDef) and _op.name not in TABLE:
+            TABLE[_op.name] = _op
+            FAMILY[_op.name] = _module.__name__.rsplit(".", 1)[-1]
+globals().update(TABLE)
+
+squeeze = _view.squeeze
+unsqueeze = _view.unsqueeze
+
+
+def __getattr__(name: str) -> OpDef:
+    raise AttributeError(f"no op {name!r} in rlx.ops; ops.TABLE lists all {len(TABLE)}")

@@ -1,0 +1,84 @@
+"""CompileOptions: the source of truth; environment variables only give defaults."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rlx import config
+from rlx.errors import ConfigError
+
+
+def available_cpus() -> int:
+    """Processors that this process may use: affinity mask and cgroup quota."""
+    try:
+        n = len(os.sched_getaffinity(0))
+    except AttributeError:
+        n = os.cpu_count() or 1
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()[:2]
+        if quota != "max":
+            n = min(n, max(1, -(-int(quota) // int(period))))
+    except (OSError, ValueError):
+        pass
+    return max(1, n)
+
+
+def default_threads() -> int:
+    """`RLX_NUM_THREADS`, else `OMP_NUM_THREADS`, else what is available."""
+    for name in ("RLX_NUM_THREADS", "OMP_NUM_THREADS"):
+        wanted = config.positive_int(name)
+        if wanted is not None:
+            return min(wanted, 64)
+    return min(available_cpus(), 64)
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How to compile.
+
+    Attributes
+    ----------
+    dims : mapping of str to int
+        Values of symbolic sizes. Those left open are bound at run time, and each
+        combination is compiled once.
+    threads : int, optional
+        Threads of a run unless `run(threads=)` says otherwise.
+    optimize : bool
+        False runs the graph node by node as written.
+    disable : tuple of str
+        Names of passes to leave out (`rlx.passes.PASSES`).
+    poison : bool
+        Fill scratch with 0xA5 before every run, so that a read of stale memory shows.
+    check : bool
+        Verify the graph after every pass and the memory plan independently.
+    busy : str
+        What a second concurrent call does: `raise` or `wait`.
+    isa : str, optional
+        Cap on the ISA level.
+    """
+
+    dims: Mapping[str, int] = field(default_factory=dict)
+    threads: int | None = None
+    optimize: bool = True
+    disable: tuple[str, ...] = ()
+    poison: bool = False
+    check: bool = False
+    busy: str = "raise"
+    isa: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and (isinstance(self.threads, bool) or not isinstance(self.threads, int) or self.threads < 1):
+            raise ConfigError(f"CompileOptions.threads: must be a positive int, got {self.threads!r}")
+        if self.busy not in ("raise", "wait"):
+            raise ConfigError(f"CompileOptions.busy: must be 'raise' or 'wait', got {self.busy!r}")
+        for name, size in self.dims.items():
+            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+                raise ConfigError(f"CompileOptions.dims: {name!r} must be an int >= 0, got {size!r}")
+        if isinstance(self.disable, str):
+            raise ConfigError(f"CompileOptions.disable: must be a tuple of pass names, got {self.disable!r}")
+        from rlx.passes import PASSES
+
+        unknown = [n for n in self.disable if n not in PASSES]
+        if unknown:
+            raise ConfigError(f"CompileOptions.disable: passes are {list(PASSES)}, got {unknown}")

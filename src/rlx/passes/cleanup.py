@@ -1,0 +1,210 @@
+"""Dead code, common subexpressions, constant folding, safe identities."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rlx.errors import ExecutionError
+from rlx.ir.graph import CONSTANT, Graph, Node, Rewriter, Value
+from rlx.ir.opdef import Array
+from rlx.ir.types import static_shape
+
+# A folded result larger than this is kept only if it is not much larger than its operands.
+FOLD_LIMIT = 1 << 16
+
+
+def eliminate_dead(graph: Graph) -> Graph:
+    """Drop nodes that no output needs. Inputs and parameters stay."""
+    needed: set[int] = {id(v.node) for v in graph.outputs.values()}
+    for node in reversed(graph.nodes):
+        if id(node) in needed or node.op.has("stateful"):
+            needed.add(id(node))
+            needed.update(id(v.node) for v in node.inputs if v is not None)
+    drop = [n for n in graph.nodes if id(n) not in needed and n.op.name not in ("input", "param")]
+    if not drop:
+        return graph
+    gone = {id(n) for n in drop}
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        if id(node) not in gone:
+            rewriter.copy(node)
+    return rewriter.finish()
+
+
+def _attr_key(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return (value.dtype.str, value.shape, value.tobytes())
+    if isinstance(value, Graph):
+        return id(value)
+    return value
+
+
+def merge_common(graph: Graph) -> Graph:
+    """One node for equal pure nodes on equal operands; small equal constants too."""
+    seen: dict[Any, Node] = {}
+    rewriter = Rewriter(graph)
+    changed = False
+    for node in graph.nodes:
+        if node.op.has("leaf"):
+            array = node.outputs[0].array
+            if node.op is not CONSTANT or array is None or array.nbytes > 256:
+                rewriter.copy(node)
+                continue
+            key: Any = ("const", array.dtype.str, array.shape, array.tobytes())
+        elif node.op.has("random") or node.op.has("stateful"):
+            rewriter.copy(node)
+            continue
+        else:
+            operands = tuple(-1 if v is None else id(rewriter.map[v]) for v in node.inputs)
+            key = (node.op.name, operands, tuple((k, _attr_key(v)) for k, v in node.attrs.items()))
+        first = seen.get(key)
+        if first is None:
+            seen[key] = node
+            rewriter.copy(node)
+            continue
+        changed = True
+        for old, kept in zip(node.outputs, first.outputs, strict=True):
+            rewriter.replace(old, rewriter.map[kept])
+    return rewriter.finish() if changed else graph
+
+
+def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) -> Graph:
+    """Replace what depends on constants alone by its value.
+
+    `evaluate` compiles and runs a graph without inputs, so that a folded value
+    has the very bits of the run-time kernels. A part that cannot be evaluated
+    (it would raise at run time) is left as it is.
+    """
+    constant: set[Value] = set()
+    for node in graph.nodes:
+        if node.op is CONSTANT:
+            constant.add(node.outputs[0])
+        elif _foldable(node) and all(v is None or v in constant for v in node.inputs):
+            constant.update(node.outputs)
+    folded = {v for v in constant if v.node.op is not CONSTANT}
+    if not folded:
+        return graph
+    wanted: dict[str, Value] = {}
+    for node in graph.nodes:
+        if any(v in folded for v in node.outputs):
+            continue
+        for v in node.inputs:
+            if v is not None and v in folded:
+                wanted[v.name] = v
+    for v in graph.outputs.values():
+        if v in folded:
+            wanted[v.name] = v
+    part = Graph(graph.name + "/constants")
+    part.track_source = False
+    rewriter = Rewriter(graph)
+    rewriter.graph = part
+    for node in graph.nodes:
+        if any(v in constant for v in node.outputs):
+            rewriter.copy(node)
+    for name, v in wanted.items():
+        part.output(name, rewriter.map[v])
+    try:
+        values = evaluate(eliminate_dead(part))
+    except ExecutionError:
+        return graph
+    result = Rewriter(graph)
+    for node in graph.nodes:
+        if any(v in folded for v in node.outputs):
+            for v in node.outputs:
+                if v.name in wanted:
+                    new = result.graph.constant(values[v.name], name=node.name)
+                    new.node.loc = node.loc
+                    result.replace(v, new)
+        else:
+            result.copy(node)
+    return eliminate_dead(result.finish())
+
+
+def _foldable(node: Node) -> bool:
+    op = node.op
+    if op.has("leaf") or op.has("random") or op.has("stateful") or op.has("dynamic") or not node.inputs and op.name == "region":
+        return False
+    if any(not v.type.is_static for v in node.outputs):
+        return False
+    made = sum(_nbytes(v) for v in node.outputs)
+    given = sum(_nbytes(v) for v in node.inputs if v is not None)
+    return made <= max(FOLD_LIMIT, 4 * given)
+
+
+def _nbytes(v: Value) -> int:
+    n = v.dtype.itemsize
+    for d in static_shape(v.shape, v.name):
+        n *= d
+    return n
+
+
+def _uniform(v: Value | None) -> float | int | bool | None:
+    """The one number that a small constant holds everywhere, else None."""
+    if v is None or v.array is None or v.array.size == 0 or v.array.dtype.kind not in "fiub":
+        return None
+    if v.array.size > 1 and not (v.array == v.array.reshape(-1)[0]).all():
+        return None
+    item: float | int | bool = v.array.reshape(-1)[0].item()
+    return item
+
+
+def simplify(graph: Graph) -> Graph:
+    """IEEE-safe identities: x*1, x/1, x-0, casts and views that change nothing, double negation,
+    transposes of transposes, reshapes of reshapes. Never x*0 or x+0.0 of floats."""
+    rewriter = Rewriter(graph)
+    changed = False
+    for node in graph.nodes:
+        if node.op.has("leaf") or not _simplify(rewriter, node):
+            rewriter.copy(node)
+        else:
+            changed = True
+    return eliminate_dead(rewriter.finish()) if changed else graph
+
+
+def _simplify(r: Rewriter, node: Node) -> bool:
+    name, out = node.op.name, node.outputs[0]
+    x = r.get(node.inputs[0]) if node.inputs else None
+    if x is None:
+        return False
+    if name in ("reshape", "expand", "transpose", "slice", "cast", "concat"):
+        plain = name != "transpose" or node.attrs["perm"] == tuple(range(x.rank))
+        single = name != "concat" or len(node.inputs) == 1
+        if name == "slice":
+            plain = (node.attrs["steps"] or (1,))[0] == 1 and all(s > 0 for s in node.attrs["steps"] or ())
+        if x.type == out.type and plain and single:
+            r.replace(out, x)
+            return True
+        if x.node.op.name == name and name == "reshape":
+            inner = x.node.inputs[0]
+            assert inner is not None
+            r.replace(out, r.emit(node.op, [inner], {"shape": out.shape}, node)[0])
+            return True
+        if x.node.op.name == name and name == "transpose":
+            inner = x.node.inputs[0]
+            assert inner is not None
+            first = x.node.attrs["perm"]
+            perm = tuple(first[p] for p in node.attrs["perm"])
+            new = inner if perm == tuple(range(inner.rank)) else r.emit(node.op, [inner], {"perm": perm}, node)[0]
+            r.replace(out, new)
+            return True
+        return False
+    if name == "neg" and x.node.op.name == "neg" and x.node.inputs[0] is not None:
+        r.replace(out, x.node.inputs[0])
+        return True
+    if name in ("mul", "div", "sub", "add", "pow"):
+        y = r.get(node.inputs[1])
+        value = _uniform(y)
+        if value is None and name in ("mul", "add"):
+            x, y = y, x
+            assert x is not None
+            value = _uniform(y)
+        if value is None or x is None or x.type != out.type:
+            return False
+        integer = out.dtype.is_int
+        same = (name in ("mul", "div", "pow") and value == 1) or (name == "sub" and value == 0 and not str(value).startswith("-")) or (
+            name == "add" and integer and value == 0)
+        if same:
+            r.replace(out, x)
+            return True
+    return False

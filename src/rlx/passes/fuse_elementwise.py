@@ -1,0 +1,185 @@
+"""Chains of elementwise nodes of one shape become regions that run block by block in L1.
+
+A node joins the region of its producers when the result has the region's shape
+and no path leaves the region and comes back. Values read outside stay results
+of the region, so nothing is recomputed and no output is lost.
+"""
+
+from rlx import dtypes
+from rlx.dtypes import DType
+from rlx.errors import TypeRuleError
+from rlx.ir.graph import Graph, Node, Rewriter, Value
+from rlx.ir.opdef import Attr, OpDef
+from rlx.ir.types import TensorType
+
+MAX_NODES = 24
+MAX_OPERANDS = 16
+
+
+def _infer_region(*types: TensorType, body: Graph) -> tuple[TensorType, ...]:
+    if len(types) != len(body.inputs):
+        raise TypeRuleError(f"region: number of operands must be {len(body.inputs)}, got {len(types)}")
+    return tuple(v.type for v in body.outputs.values())
+
+
+def _region_reference(*arrays: object, body: Graph) -> object:
+    from rlx.reference import evaluate
+
+    names = [v.node.name for v in body.inputs]
+    return tuple(evaluate(body, dict(zip(names, arrays, strict=True))).values())
+
+
+REGION = OpDef("region", ("xs*",), _infer_region, _region_reference, "Elementwise nodes run block by block.",
+               attrs=(Attr("body", "any"),), dtypes=dtypes.ALL, internal=True)
+
+
+def _joins(node: Node) -> bool:
+    if not node.op.has("elementwise"):
+        return False
+    first = node.inputs[0]
+    assert first is not None
+    out = node.outputs[0]
+    same_cast = node.op.name == "cast" and first.dtype == out.dtype
+    integer_identity = first.dtype.is_int and node.op.name in ("floor", "ceil", "round", "trunc")
+    raises = first.dtype.is_int and node.op.name in ("div", "mod", "fmod", "floor_div", "pow")
+    return out.type.is_static and not same_cast and not integer_identity and not raises
+
+
+def fuse_elementwise(graph: Graph) -> Graph:
+    """Form regions greedily in topological order.
+
+    `behind[node]` holds the groups that the node's value comes from; for a node
+    in a group, that group alone, whose own sources are in `sources`. A node may
+    join a group unless one of its other operands comes, through any chain of
+    groups, from that same group: then the group would need its own result.
+    """
+    groups: dict[int, list[Node]] = {}
+    sources: dict[int, set[int]] = {}
+    behind: dict[int, set[int]] = {}
+    group_of: dict[int, int] = {}
+    for index, node in enumerate(graph.nodes):
+        producers = [v.node for v in node.inputs if v is not None]
+        below: set[int] = set().union(*(behind[id(p)] for p in producers)) if producers else set()
+        if not _joins(node):
+            behind[id(node)] = below
+            continue
+        chosen_group = index
+        for g in sorted({group_of[id(p)] for p in producers if id(p) in group_of}, reverse=True):
+            others: set[int] = set()
+            for p in producers:
+                if group_of.get(id(p)) != g:
+                    others |= behind[id(p)]
+            if _fits(groups[g], node) and not _reaches(others, g, sources):
+                chosen_group = g
+                break
+        groups.setdefault(chosen_group, []).append(node)
+        sources.setdefault(chosen_group, set()).update(below - {chosen_group})
+        group_of[id(node)] = chosen_group
+        behind[id(node)] = {chosen_group}
+    chosen = {g: nodes for g, nodes in groups.items() if len(nodes) > 1}
+    return _rebuild(graph, chosen) if chosen else graph
+
+
+def _reaches(starts: set[int], goal: int, sources: dict[int, set[int]]) -> bool:
+    """Whether `goal` is among the groups that `starts` come from."""
+    todo, seen = list(starts), set(starts)
+    while todo:
+        g = todo.pop()
+        if g == goal:
+            return True
+        for h in sources[g]:
+            if h not in seen:
+                seen.add(h)
+                todo.append(h)
+    return False
+
+
+def _fits(group: list[Node], node: Node) -> bool:
+    if len(group) >= MAX_NODES or group[0].outputs[0].shape != node.outputs[0].shape:
+        return False
+    operands = {id(v) for n in (*group, node) for v in n.inputs if v is not None}
+    made = {id(n.outputs[0]) for n in (*group, node)}
+    return len(operands - made) <= MAX_OPERANDS
+
+
+def _rebuild(graph: Graph, chosen: dict[int, list[Node]]) -> Graph:
+    member: dict[int, int] = {id(n): g for g, nodes in chosen.items() for n in nodes}
+    last = {g: nodes[-1] for g, nodes in chosen.items()}
+    rewriter = Rewriter(graph)
+    readers: dict[Value, set[int]] = {}
+    for n in graph.nodes:
+        for v in n.inputs:
+            if v is not None:
+                readers.setdefault(v, set()).add(member.get(id(n), -1))
+    for v in graph.outputs.values():
+        readers.setdefault(v, set()).add(-1)
+    waiting: list[Node] = []
+    emitted: set[int] = set()
+
+    def ready(n: Node) -> bool:
+        return all(v is None or v in rewriter.map for v in n.inputs)
+
+    def flush() -> None:
+        progress = True
+        while progress:
+            progress = False
+            for n in list(waiting):
+                g = member.get(id(n))
+                if g is None:
+                    if ready(n):
+                        rewriter.copy(n)
+                        waiting.remove(n)
+                        progress = True
+                elif n is last[g] and _emit_region(rewriter, chosen[g], g, readers):
+                    emitted.add(g)
+                    for m in chosen[g]:
+                        waiting.remove(m)
+                    progress = True
+
+    for node in graph.nodes:
+        if id(node) not in member and ready(node):
+            rewriter.copy(node)
+        else:
+            waiting.append(node)
+        if waiting:
+            flush()
+    if waiting:
+        raise RuntimeError(f"regions of graph {graph.name!r} form a cycle")
+    return rewriter.finish()
+
+
+def _emit_region(
+    rewriter: Rewriter, nodes: list[Node], group: int, readers: dict[Value, set[int]]
+) -> bool:
+    made = {n.outputs[0] for n in nodes}
+    outside: dict[Value, None] = {}
+    for n in nodes:
+        for v in n.inputs:
+            if v is not None and v not in made:
+                outside[v] = None
+    if any(v not in rewriter.map for v in outside):
+        return False
+    body = Graph(f"region{group}")
+    body.track_source = False
+    inner: dict[Value, Value] = {}
+    for i, v in enumerate(outside):
+        inner[v] = body.input(f"x{i}", v.shape, v.dtype)
+    results: list[Value] = []
+    for n in nodes:
+        new = body.emit(n.op, [None if v is None else inner[v] for v in n.inputs], n.attrs, name=n.name, loc=n.loc)
+        inner[n.outputs[0]] = new[0]
+        if readers.get(n.outputs[0], set()) - {group}:
+            results.append(n.outputs[0])
+    for v in results:
+        body.output(v.name, inner[v])
+    named = nodes[-1]
+    new_values = rewriter.emit(REGION, [rewriter.map[v] for v in outside], {"body": body}, named)
+    for v, value in zip(results, new_values, strict=True):
+        rewriter.replace(v, value)
+    return True
+
+
+def region_dtypes(node: Node) -> set[DType]:
+    """Element types that a region touches."""
+    body: Graph = node.attrs["body"]
+    return {v.dtype for n in body.nodes for v in n.outputs}

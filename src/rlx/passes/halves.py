@@ -1,0 +1,42 @@
+"""Half types are storage: compute in f32 and round once per node (numerics contract, item 2)."""
+
+from rlx import dtypes
+from rlx.ir.graph import Graph, Node, Rewriter
+
+# Casts and moves work on half types as they are.
+_AS_IS = frozenset({"cast", "where"})
+
+
+def _has_half(node: Node) -> bool:
+    values = [v for v in (*node.inputs, *node.outputs) if v is not None]
+    return any(v.dtype.is_half for v in values)
+
+
+def widen_halves(graph: Graph) -> Graph:
+    """Wrap every computing node on half types in casts to f32 and back."""
+    from rlx.ops import TABLE
+
+    if not any(_has_half(n) for n in graph.nodes if not n.op.has("leaf")):
+        return graph
+    cast = TABLE["cast"]
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        if node.op.has("leaf") or node.op.has("movement") or node.op.name in _AS_IS or not _has_half(node):
+            rewriter.copy(node)
+            continue
+        operands = []
+        for v in node.inputs:
+            new = rewriter.get(v)
+            if new is not None and new.dtype.is_half:
+                new = rewriter.graph.emit(cast, [new], {"dtype": dtypes.f32}, name=f"{node.name}/widen", loc=node.loc)[0]
+            operands.append(new)
+        attrs = dict(node.attrs)
+        for key, value in attrs.items():
+            if isinstance(value, dtypes.DType) and value.is_half:
+                attrs[key] = dtypes.f32
+        results = rewriter.emit(node.op, operands, attrs, node)
+        for old, new in zip(node.outputs, results, strict=True):
+            if old.dtype.is_half:
+                new = rewriter.graph.emit(cast, [new], {"dtype": old.dtype}, name=f"{node.name}/narrow", loc=node.loc)[0]
+            rewriter.replace(old, new)
+    return rewriter.finish()

@@ -1,0 +1,40 @@
+"""The default pipeline, in order, and how constant folding gets its evaluator."""
+
+from collections.abc import Callable
+
+from rlx.ir.graph import Graph
+from rlx.ir.opdef import Array
+from rlx.passes.base import Pass
+from rlx.passes.cleanup import eliminate_dead, fold_constants, merge_common, simplify
+from rlx.passes.decompose import decompose
+from rlx.passes.fuse_elementwise import fuse_elementwise
+from rlx.passes.halves import widen_halves
+
+Evaluate = Callable[[Graph], dict[str, Array]]
+
+
+def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]:
+    """Passes in order; without `optimize` only those that lowering needs.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Compiles and runs a graph without inputs (for constant folding).
+    """
+    required = [Pass("decompose", decompose, True), Pass("widen-halves", widen_halves, True)]
+    if not optimize:
+        return required
+    fold = Pass("fold-constants", lambda g: fold_constants(g, evaluate))
+    return [
+        Pass("eliminate-dead", eliminate_dead),
+        Pass("simplify", simplify),
+        fold,
+        Pass("merge-common", merge_common),
+        *required,
+        Pass("simplify-again", simplify),
+        Pass("merge-again", merge_common),
+        Pass("fuse-elementwise", fuse_elementwise),
+    ]
+
+
+PASSES = tuple(p.name for p in default_pipeline(lambda g: {}))

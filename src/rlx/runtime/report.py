@@ -1,0 +1,193 @@
+"""What a person sees: signature, passes and kernels, memory, profile."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx.ir.graph import Graph
+from rlx.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from rlx.compiler import Compiled
+    from rlx.runtime.executable import Variant
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Names and types of inputs, parameters and outputs, in order."""
+
+    inputs: dict[str, TensorType]
+    params: dict[str, TensorType]
+    outputs: dict[str, TensorType]
+
+    @staticmethod
+    def of(graph: Graph) -> "Signature":
+        """Signature of a graph."""
+        return Signature(
+            {v.node.name: v.type for v in graph.inputs},
+            {v.node.name: v.type for v in graph.params},
+            {name: v.type for name, v in graph.outputs.items()},
+        )
+
+    def __str__(self) -> str:
+        ins = ", ".join(f"{k}: {t}" for k, t in self.inputs.items())
+        outs = ", ".join(f"{k}: {t}" for k, t in self.outputs.items())
+        return f"({ins}) -> ({outs})"
+
+
+def human(n: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "KiB", "MiB"):
+        if abs(n) < 1024:
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1024
+    return f"{n:.2f} GiB"
+
+
+def table_text(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """A plain text table."""
+    widths = [max(len(str(r[i])) for r in [header, *rows]) for i in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        return "  ".join(str(c).rjust(w) if i in right else str(c).ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+
+    return "\n".join([line(header), line(["-" * w for w in widths]), *map(line, rows)])
+
+
+def table_html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """An HTML table for notebooks."""
+    import html
+
+    head = "".join(f"<th>{html.escape(h)}</th>" for h in header)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(c))}</td>" for c in r) + "</tr>" for r in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Passes that ran and kernels that a run calls."""
+
+    graph: str
+    level: str
+    passes: list[tuple[str, int, int, float]]
+    kernels: dict[str, int]
+
+    def __str__(self) -> str:
+        passes = table_text(("pass", "nodes before", "after", "ms"),
+                            [(n, str(b), str(a), f"{s * 1e3:.2f}") for n, b, a, s in self.passes], (1, 2, 3))
+        kernels = table_text(("kernel", "calls"), [(k, str(c)) for k, c in self.kernels.items()], (1,))
+        return f"graph {self.graph!r} on {self.level}\n\n{passes}\n\n{kernels}"
+
+    def _repr_html_(self) -> str:
+        return table_html(("pass", "nodes before", "after", "ms"),
+                          [(n, str(b), str(a), f"{s * 1e3:.2f}") for n, b, a, s in self.passes]) + table_html(
+            ("kernel", "calls"), [(k, str(c)) for k, c in self.kernels.items()])
+
+
+def explain(compiled: "Compiled") -> Explanation:
+    """Explanation of a compiled graph."""
+    count = Counter(c.kernel for c in compiled.program.calls)
+    return Explanation(compiled.graph.name, compiled.table.level,
+                       [(r.name, r.before, r.after, r.seconds) for r in compiled.records],
+                       dict(count.most_common()))
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """Bytes held by an executable.
+
+    Attributes
+    ----------
+    weights : int
+        Constants, parameters and packed forms, each array once.
+    arena : int
+        Scratch of all compiled shapes.
+    bound : int
+        Most scratch bytes alive at once: no plan can be smaller.
+    unshared : int
+        Scratch if no two values shared memory.
+    """
+
+    graph: str
+    weights: int
+    arena: int
+    bound: int
+    unshared: int
+    variants: int
+
+    def __str__(self) -> str:
+        rows = [("weights", human(self.weights)), ("arena", human(self.arena)),
+                ("arena, lower bound", human(self.bound)), ("arena without sharing", human(self.unshared)),
+                ("compiled shapes", str(self.variants))]
+        return f"memory of {self.graph!r}\n" + table_text(("what", "size"), rows, (1,))
+
+    def _repr_html_(self) -> str:
+        return table_html(("what", "size"), [("weights", human(self.weights)), ("arena", human(self.arena)),
+                                             ("arena, lower bound", human(self.bound))])
+
+
+def memory_of(name: str, variants: Sequence["Variant"]) -> MemoryReport:
+    """Memory of all variants; shared weight arrays count once."""
+    seen: dict[int, int] = {}
+    arena = bound = unshared = 0
+    for variant in variants:
+        program = variant.compiled.program
+        arena += program.arena_bytes
+        bound += program.live_bound
+        unshared += sum(b.nbytes for b in program.buffers if b.kind == "scratch")
+        for i in range(len(program.weights)):
+            array = variant.executor.bound(program.weight_slot(i))
+            if array is not None:
+                seen[array.ctypes.data] = array.nbytes
+    return MemoryReport(name, sum(seen.values()), arena, bound, unshared, len(variants))
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """One kernel call: mean nanoseconds and where it comes from."""
+
+    kernel: str
+    node: str
+    op: str
+    nanoseconds: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Time per kernel call of a run."""
+
+    rows: list[ProfileRow]
+
+    @staticmethod
+    def of(compiled: "Compiled", spent: Any) -> "Profile":
+        """Profile from nanoseconds per call."""
+        program = compiled.program
+        return Profile([
+            ProfileRow(c.kernel, program.nodes[c.node].name, program.nodes[c.node].op, float(t))
+            for c, t in zip(program.calls, np.asarray(spent), strict=True)
+        ])
+
+    @property
+    def total(self) -> float:
+        """Nanoseconds of all calls."""
+        return sum(r.nanoseconds for r in self.rows)
+
+    def by_kernel(self) -> list[tuple[str, int, float]]:
+        """(kernel, calls, nanoseconds), dearest first."""
+        sums: dict[str, list[float]] = {}
+        for r in self.rows:
+            sums.setdefault(r.kernel, []).append(r.nanoseconds)
+        return sorted(((k, len(v), sum(v)) for k, v in sums.items()), key=lambda x: -x[2])
+
+    def __str__(self) -> str:
+        total = max(self.total, 1e-9)
+        rows = [(k, str(n), f"{t / 1e3:.1f}", f"{100 * t / total:.1f} %") for k, n, t in self.by_kernel()]
+        return table_text(("kernel", "calls", "us", "share"), rows, (1, 2, 3))
+
+    def _repr_html_(self) -> str:
+        total = max(self.total, 1e-9)
+        return table_html(("kernel", "calls", "us", "share"),
+                          [(k, str(n), f"{t / 1e3:.1f}", f"{100 * t / total:.1f} %") for k, n, t in self.by_kernel()])

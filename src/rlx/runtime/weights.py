@@ -1,0 +1,78 @@
+"""Weights: one array per constant or parameter and packing, shared by everything that reads it."""
+
+from typing import Any
+
+import numpy as np
+
+from rlx._kernels import _interp
+from rlx.errors import RlxError
+from rlx.ir.opdef import Array
+from rlx.lower.program import Attrs, EwRef, Transform, Weight
+from rlx.runtime.kernels import KernelTable
+from rlx.runtime.link import pack_attrs
+
+
+def aligned(nbytes: int, alignment: int = 64) -> Array:
+    """Uninitialised bytes at an aligned address."""
+    raw = np.empty(nbytes + alignment, np.uint8)
+    start = -raw.ctypes.data % alignment
+    return raw[start : start + nbytes]
+
+
+def resolve(attrs: Attrs, table: KernelTable) -> dict[str, Any]:
+    """Attributes with micro-kernel names replaced by addresses."""
+
+    def one(item: Any) -> Any:
+        return table.ew(item.name).address if isinstance(item, EwRef) else item
+
+    return {k: [one(x) for x in v] if isinstance(v, (list, tuple)) else one(v) for k, v in attrs.items()}
+
+
+class _Failed:
+    def failed(self, status: int, node: int, value: int, bound: int, position: int) -> Exception:
+        return RlxError(f"packing a weight failed with status {status}")
+
+
+def run_transform(transform: Transform, source: Array, table: KernelTable) -> Array:
+    """Run a packing kernel on an array."""
+    row = table.kernel(transform.kernel)
+    words = pack_attrs(row, resolve(transform.attrs, table))
+    result = aligned(transform.nbytes)
+
+    def ints(*values: int) -> Any:
+        return np.array(values, np.int64)
+
+    program = _interp.Program(
+        ints(row.address), ints(transform.extent), ints(0), ints(0), ints(0), ints(*words), ints(0),
+        ints(0, 1), ints(0, 0), ints(0, 2), 2, None,
+    )
+    executor = _interp.Executor(program, [], [], _Failed(), 1)
+    executor.bind(0, np.ascontiguousarray(source))
+    executor.bind(1, result)
+    executor.run_bound(1)
+    return result
+
+
+class WeightStore:
+    """Packed and plain weights by identity of their source, so that several programs share them."""
+
+    def __init__(self, table: KernelTable) -> None:
+        self.table = table
+        self._made: dict[tuple[int, Any], tuple[Array, Array]] = {}
+
+    def get(self, weight: Weight, source: Array) -> Array:
+        """The bytes for a weight, packed if it asks for that."""
+        if weight.transform is None:
+            return np.ascontiguousarray(source)
+        key = (id(source), weight.transform.key)
+        found = self._made.get(key)
+        if found is None:
+            # the source is kept so that its identity stays unique
+            found = (run_transform(weight.transform, source, self.table), source)
+            self._made[key] = found
+        return found[0]
+
+    def forget(self, source: Array) -> None:
+        """Drop what was made from an array that is no longer used."""
+        for key in [k for k in self._made if k[0] == id(source)]:
+            del self._made[key]
