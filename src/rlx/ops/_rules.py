@@ -124,7 +124,7 @@ def binary_samples(
             found.append(Sample((v[:, None], v[None, :])))
         if dtype.is_int and special:
             info = np.iinfo(dtype.numpy)
-            v = np.array([info.min, info.max, 1, info.max // 2, 3]).astype(dtype.numpy)
+            v = np.array([info.min, info.max, 1, info.max // 2, 3], dtype.numpy)
             found.append(Sample((v[:, None], v[None, :])))
         return found
 

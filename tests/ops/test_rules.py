@@ -1,0 +1,43 @@
+"""Shape and dtype rules: agree with the definitions, refuse the failing samples, take symbolic sizes."""
+
+import numpy as np
+import pytest
+
+from rlx import dtypes
+from rlx.errors import GraphError
+from rlx.ir.graph import Graph
+from rlx.ir.opdef import OpDef, result_arrays
+from rlx.ops import TABLE
+from rlx.testing.optest import build, cases, samples_of
+
+ROWS = [pytest.param(op, id=op.name) for op in TABLE.values() if not op.internal]
+
+
+@pytest.mark.parametrize("op", ROWS)
+def test_row_is_complete(op: OpDef) -> None:
+    assert op.doc.endswith((".", ".)"))
+    assert op.samples is not None, "a row needs samples"
+    assert all(len(samples_of(op, d)) > 0 for d in op.dtypes)
+
+
+@pytest.mark.parametrize("op", [p for p in ROWS if p.values[0].errors is not None])
+def test_failing_samples_are_refused(op: OpDef) -> None:
+    assert op.errors is not None
+    for sample in op.errors():
+        graph = Graph("g")
+        values = [None if a is None else graph.input(f"x{i}", np.shape(a), np.asarray(a).dtype)
+                  for i, a in enumerate(sample.args)]
+        with pytest.raises(GraphError, match=sample.match):
+            graph.emit(op, values, sample.attrs)
+
+
+@pytest.mark.parametrize(("op", "dtype"), [pytest.param(o, d, id=f"{o.name}-{d}") for o, d in cases()])
+def test_rule_agrees_with_definition(op: OpDef, dtype: dtypes.DType) -> None:
+    for sample in samples_of(op, dtype)[:6]:
+        graph, _ = build(op, sample)
+        node = graph.nodes[-1]
+        wide = [a if a is None or not dtypes.of_array(a).is_half else a.astype(np.float32) for a in sample.args]
+        with np.errstate(all="ignore"):
+            results = result_arrays(op.reference(*wide, **node.attrs))
+        if not op.has("dynamic"):
+            assert [v.shape for v in node.outputs] == [r.shape for r in results]
