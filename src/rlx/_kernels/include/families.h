@@ -23,5 +23,10 @@ extern const rlx_families rlx_all_families;
 /* Elementwise micro-kernels: rlx_ews_<family>[] */
 #define RLX_EW_FAMILIES(X) \
 
+    X(ew_arith) \
+    X(ew_compare) \
+    X(ew_divide) \
+    X(ew_unary) \
+    X(ew_cast)
 
 #endif
