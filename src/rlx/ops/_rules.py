@@ -131,13 +131,14 @@ def binary_samples(
     return make
 
 
-def binary_errors() -> list[ErrorSample]:
-    """Calls that every broadcasting two-operand op refuses."""
-    f, d = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float64)
+def binary_errors(dtype: DType) -> list[ErrorSample]:
+    """Calls that every broadcasting two-operand op on `dtype` refuses."""
+    other = dtypes.i16 if dtype == dtypes.i32 else dtypes.i32
+    x = np.zeros((2, 3), dtype.numpy)
     return [
-        ErrorSample((f, d), {}, "types must match"),
-        ErrorSample((f, np.zeros((2, 4), np.float32)), {}, "must broadcast"),
-        ErrorSample((f,), {}, "number of operands"),
+        ErrorSample((x, x.astype(other.numpy)), {}, "types must match"),
+        ErrorSample((x, np.zeros((2, 4), dtype.numpy)), {}, "must broadcast"),
+        ErrorSample((x,), {}, "number of operands"),
     ]
 
 

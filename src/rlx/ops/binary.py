@@ -39,7 +39,7 @@ def binary(
     traits = {"elementwise"} | ({"commutative"} if commutative else set())
     return OpDef(
         name, ("a", "b"), infer_broadcast(name, allowed, result), reference, doc, dtypes=allowed,
-        traits=frozenset(traits), samples=samples or binary_samples(), errors=binary_errors,
+        traits=frozenset(traits), samples=samples or binary_samples(), errors=lambda: binary_errors(allowed[0]),
         tolerance=tolerance,
     )
 
@@ -177,7 +177,7 @@ def _make_complex(a: Array, b: Array) -> Array:
 make_complex = OpDef(
     "make_complex", ("re", "im"), _infer_make_complex, _make_complex, "re + i im.",
     dtypes=(dtypes.f32, dtypes.f64), traits=frozenset({"elementwise"}), samples=binary_samples(),
-    errors=binary_errors, tolerance=EXACT,
+    errors=lambda: binary_errors(dtypes.f32), tolerance=EXACT,
 )
 
 
