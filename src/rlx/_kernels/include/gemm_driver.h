@@ -1,0 +1,127 @@
+/* Template: matmul over (batch x N-blocks x M-blocks) tasks. See gemm_f32.c.
+ * To be included after gemm_kernel.h. */
+#define MATMUL_LAYOUT                                                                     \
+    "M N K lda ldb ldo trans_a trans_b mc nc kc out_size work_stride clamp lo:f hi:f "     \
+    "batch:* steps:*"
+
+typedef struct NAME(problem) {
+    int64_t m, n, k, lda, ldb, ldo, trans_a, trans_b, mc, nc, kc, out_size, work_stride, clamp;
+    T lo, hi;
+    const int64_t *batch, *steps;
+    int64_t n_batch, n_steps;
+} NAME(problem);
+
+static NAME(problem) NAME(problem_of)(const int64_t *at) {
+    NAME(problem) p = {at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8], at[9], at[10],
+                       at[11], at[12], at[13], (T)RLX_F(at, 14), (T)RLX_F(at, 15),
+                       RLX_LIST(at, 16), RLX_LIST(at, 18), RLX_COUNT(at, 16), RLX_COUNT(at, 18)};
+    return p;
+}
+
+/* One task: rows [m0, m1) x columns [n0, n1) of one matrix. */
+RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const NAME(problem) *p,
+                                 const int packed, const T *a, const T *b, int64_t offset,
+                                 int64_t row, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
+    int64_t cols = n1 - n0;
+    const T *bias = (const T *)RLX_OPT(t, f, 3);
+    T *work = RLX_PRESENT(t, 4) ? (T *)(RLX_PTR(t, f, 4) + f->tid * p->work_stride) : NULL;
+    T *work_a = work, *work_b = work_a + (p->trans_a ? RLX_GEMM_MR * p->kc : 0);
+    T *work_c = work_b + (packed ? 0 : (p->nc + W - 1) / W * W * p->kc);
+    int narrow = p->out_size != (int64_t)sizeof(T);
+    char *out = RLX_PTR(t, f, 2) + (offset + m0 * p->ldo + n0) * p->out_size;
+    T *c = narrow ? work_c : (T *)out;
+    int64_t ldc = narrow ? cols : p->ldo;
+    /* Few rows do not repay packing: whole panels are then read where they lie. */
+    int in_place = !packed && !p->trans_b && m1 - m0 <= 2 * RLX_GEMM_MR;
+    int64_t whole = in_place ? cols / W * W : 0;
+
+    for (int64_t k0 = 0; k0 == 0 || k0 < p->k; k0 += p->kc) {
+        int64_t kc = p->k - k0 < p->kc ? p->k - k0 : p->kc;
+        int last = k0 + kc >= p->k;
+        NAME(block) g = {.k = kc, .lda = p->lda, .ldc = ldc, .accumulate = k0 > 0,
+                         .clamp = last && p->clamp, .lo = p->lo, .hi = p->hi};
+        if (!packed && whole < cols) {
+            const T *src = p->trans_b ? b + (n0 + whole) * p->ldb + k0 : b + k0 * p->ldb + n0 + whole;
+            NAME(rlx_pack_panels)(work_b, src, p->ldb, (int)p->trans_b, kc, cols - whole, kc * W);
+        }
+        for (int64_t i = m0; i < m1;) {
+            g.rows = rlx_tile_rows(m1 - m0, RLX_GEMM_MR, i - m0);
+            g.a = a + i * p->lda + k0;
+            if (p->trans_a) {
+                NAME(rlx_transpose)(work_a, kc, a + k0 * p->lda + i, p->lda, kc, g.rows);
+                g.a = work_a;
+                g.lda = kc;
+            }
+            g.c = c + (i - m0) * ldc;
+            g.bias = last && bias ? bias + n0 : NULL;
+            if (packed) {
+                g.b = b + n0 * p->k + k0 * W;
+                g.bk = W;
+                g.bp = p->k * W;
+                g.n = cols;
+                NAME(rlx_gemm_rows)(&g);
+            } else {
+                if (whole) {
+                    g.b = b + k0 * p->ldb + n0;
+                    g.bk = p->ldb;
+                    g.bp = W;
+                    g.n = whole;
+                    NAME(rlx_gemm_rows)(&g);
+                }
+                if (whole < cols) {
+                    g.b = work_b;
+                    g.bk = W;
+                    g.bp = kc * W;
+                    g.n = cols - whole;
+                    g.c += whole;
+                    g.bias += g.bias ? whole : 0;
+                    NAME(rlx_gemm_rows)(&g);
+                }
+            }
+            if (last && p->n_steps) {
+                rlx_epi_tile tile = {
+                    (char *)(c + (i - m0) * ldc), out + (i - m0) * p->ldo * p->out_size,
+                    ldc, p->ldo, sizeof(T), p->out_size, g.rows, cols,
+                    row + i, n0, offset + i * p->ldo + n0};
+                int status = rlx_epilogue(t, f, p->steps, p->n_steps, &tile);
+                if (status)
+                    return status;
+            }
+            i += g.rows;
+        }
+    }
+    return RLX_OK;
+}
+
+RLX_ALWAYS_INLINE int NAME(run)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi,
+                                const int packed) {
+    NAME(problem) p = NAME(problem_of)(t->attrs);
+    int64_t m_blocks = (p.m + p.mc - 1) / p.mc, n_blocks = (p.n + p.nc - 1) / p.nc;
+    const T *a = (const T *)RLX_PTR(t, f, 0), *b = (const T *)RLX_PTR(t, f, 1);
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t m0 = i % m_blocks * p.mc, rest = i / m_blocks;
+        int64_t n0 = rest % n_blocks * p.nc, item = rest / n_blocks;
+        int64_t index = item, at_a = 0, at_b = 0, at_out = 0;
+        for (int64_t d = p.n_batch - 4; d >= 0; d -= 4) {
+            int64_t x = index % p.batch[d];
+            index /= p.batch[d];
+            at_a += x * p.batch[d + 1];
+            at_b += x * p.batch[d + 2];
+            at_out += x * p.batch[d + 3];
+        }
+        int64_t m1 = m0 + p.mc < p.m ? m0 + p.mc : p.m, n1 = n0 + p.nc < p.n ? n0 + p.nc : p.n;
+        int status = NAME(task)(t, f, &p, packed, a + at_a, b + at_b, at_out, item * p.m, m0, m1,
+                                n0, n1);
+        if (status)
+            return status;
+    }
+    return RLX_OK;
+}
+
+static int NAME(matmul)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
+    return NAME(run)(t, f, lo, hi, 1);
+}
+
+static int NAME(matmul_unpacked)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
+    return NAME(run)(t, f, lo, hi, 0);
+}

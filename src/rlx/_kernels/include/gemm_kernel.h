@@ -1,0 +1,175 @@
+/* Template: micro-kernels, packing and the row block of one floating type.
+ * Wants T (element), S (suffix), V/VU (vector, unaligned vector), W (lanes). */
+#define CAT_(a, b) a##b
+#define CAT(a, b) CAT_(a, b)
+#define NAME(x) CAT(x##_, S)
+
+typedef CAT(rlx_gemm_block_, S) NAME(block);
+
+typedef struct NAME(piece) {
+    const NAME(block) *g;
+    const T *b;
+    T *c;
+    const T *bias;
+    int64_t last; /* valid columns of the last panel */
+} NAME(piece);
+
+#define LOAD(p) ((V) * (const VU *)(p))
+#define UNROLL _Pragma("GCC unroll 16")
+
+/* MR rows x NP panels. Every accumulator is one chain of FMAs in k order, so an
+ * element's bits depend on K alone, not on the tile it falls in. Rows are
+ * addressed by a pointer per three rows (base, base + lda, base + 2 lda); the
+ * empty asm keeps the compiler from making a pointer of each row. */
+RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece) *q) {
+    const NAME(block) *g = q->g;
+    int64_t k = g->k, lda = g->lda, bk = g->bk, bp = g->bp;
+    const T *b = q->b;
+    const T *a0 = g->a, *a3 = a0 + 3 * lda, *a6 = a3 + 3 * lda, *a9 = a6 + 3 * lda,
+            *a12 = a9 + 3 * lda;
+    V acc[RLX_GEMM_MR][8];
+    UNROLL for (int i = 0; i < MR; i++)
+        UNROLL for (int j = 0; j < NP; j++) acc[i][j] = (V){0};
+
+#define STEP(u)                                                                         \
+    do {                                                                                \
+        V bv[8];                                                                        \
+        UNROLL for (int j = 0; j < NP; j++) bv[j] = LOAD(b + (u) * bk + j * bp);        \
+        UNROLL for (int i = 0; i < MR; i++) {                                           \
+            const T *p = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12;      \
+            V x = p[(i % 3) * lda + (u)] - (V){0};                                      \
+            UNROLL for (int j = 0; j < NP; j++) acc[i][j] += x * bv[j];                 \
+        }                                                                               \
+    } while (0)
+#define ADVANCE(u)                                                                      \
+    do {                                                                                \
+        a0 += (u), a3 += (u), a6 += (u), a9 += (u), a12 += (u);                         \
+        b += (u) * bk;                                                                  \
+        __asm__("" : "+r"(a0), "+r"(a3), "+r"(a6), "+r"(a9), "+r"(a12));                \
+    } while (0)
+
+#if RLX_VREGS == 16 /* few FMAs per step: halve the loop overhead */
+    for (; k >= 2; k -= 2) {
+        STEP(0);
+        STEP(1);
+        ADVANCE(2);
+    }
+#endif
+    for (; k > 0; k--) {
+        STEP(0);
+        ADVANCE(1);
+    }
+#undef STEP
+#undef ADVANCE
+
+    T *c = q->c;
+    int64_t ldc = g->ldc, last = q->last;
+    if (g->accumulate) {
+        UNROLL for (int i = 0; i < MR; i++) {
+            UNROLL for (int j = 0; j < NP - 1; j++) acc[i][j] += LOAD(c + i * ldc + j * W);
+            acc[i][NP - 1] += NAME(rlx_load_part)(c + i * ldc + (NP - 1) * W, last);
+        }
+    }
+    if (q->bias) {
+        V v[8];
+        UNROLL for (int j = 0; j < NP - 1; j++) v[j] = LOAD(q->bias + j * W);
+        v[NP - 1] = NAME(rlx_load_part)(q->bias + (NP - 1) * W, last);
+        UNROLL for (int i = 0; i < MR; i++)
+            UNROLL for (int j = 0; j < NP; j++) acc[i][j] += v[j];
+    }
+    if (g->clamp) {
+        V lo = g->lo - (V){0}, hi = g->hi - (V){0};
+        UNROLL for (int i = 0; i < MR; i++)
+            UNROLL for (int j = 0; j < NP; j++) acc[i][j] = NAME(rlx_clamp)(acc[i][j], lo, hi);
+    }
+    UNROLL for (int i = 0; i < MR; i++)
+        UNROLL for (int j = 0; j < NP - 1; j++) *(VU *)(c + i * ldc + j * W) = acc[i][j];
+    if (last == W) {
+        UNROLL for (int i = 0; i < MR; i++)
+            *(VU *)(c + i * ldc + (NP - 1) * W) = acc[i][NP - 1];
+    } else {
+        UNROLL for (int i = 0; i < MR; i++)
+            NAME(rlx_store_part)(c + i * ldc + (NP - 1) * W, acc[i][NP - 1], last);
+    }
+}
+
+#define MICRO(MR, NP) \
+    static void NAME(micro_##MR##x##NP)(const NAME(piece) *q) { NAME(micro)(MR, NP, q); }
+#define ENTRY(MR, NP) [MR][NP] = NAME(micro_##MR##x##NP),
+#define UPTO1(F, MR) F(MR, 1)
+#define UPTO2(F, MR) UPTO1(F, MR) F(MR, 2)
+#define UPTO3(F, MR) UPTO2(F, MR) F(MR, 3)
+#define UPTO4(F, MR) UPTO3(F, MR) F(MR, 4)
+#define UPTO6(F, MR) UPTO4(F, MR) F(MR, 5) F(MR, 6)
+#define UPTO8(F, MR) UPTO6(F, MR) F(MR, 7) F(MR, 8)
+#if RLX_VREGS == 32
+#define SHAPES(F) \
+    UPTO8(F, 1) UPTO8(F, 2) UPTO8(F, 3) UPTO4(F, 4) UPTO4(F, 5) UPTO4(F, 6) UPTO3(F, 7) \
+    UPTO3(F, 8) UPTO2(F, 9) UPTO2(F, 10) UPTO2(F, 11) UPTO2(F, 12) UPTO2(F, 13) UPTO2(F, 14)
+static const uint8_t NAME(widest)[RLX_GEMM_MR + 1] = {0, 8, 8, 8, 4, 4, 4, 3, 3, 2, 2, 2, 2, 2, 2};
+#else
+#define SHAPES(F) UPTO8(F, 1) UPTO6(F, 2) UPTO4(F, 3) UPTO3(F, 4) UPTO2(F, 5) UPTO2(F, 6)
+static const uint8_t NAME(widest)[RLX_GEMM_MR + 1] = {0, 8, 6, 4, 3, 2, 2};
+#endif
+SHAPES(MICRO)
+static void (*const NAME(micros)[RLX_GEMM_MR + 1][9])(const NAME(piece) *) = {SHAPES(ENTRY)};
+
+void NAME(rlx_gemm_rows)(const NAME(block) *g) {
+    int64_t panels = (g->n + W - 1) / W, limit = NAME(widest)[g->rows];
+    void (*const *micro)(const NAME(piece) *) = NAME(micros)[g->rows];
+    NAME(piece) q = {g, g->b, g->c, g->bias, W};
+    for (int64_t p = 0; p < panels;) {
+        int64_t np = rlx_tile_rows(panels, limit, p);
+        p += np;
+        if (p == panels)
+            q.last = g->n - (panels - 1) * W;
+        micro[np](&q);
+        q.b += np * g->bp;
+        q.c += np * W;
+        q.bias += q.bias ? np * W : 0;
+    }
+}
+
+/* n columns of B, from src[k * ldb + n] (or src[n * ldb + k] if trans) into
+ * panels [k][W], the last one zero-padded. */
+void NAME(rlx_pack_panels)(T *dst, const T *src, int64_t ldb, int trans, int64_t k, int64_t n,
+                           int64_t panel_stride) {
+    for (int64_t j = 0; j < n; j += W, dst += panel_stride) {
+        int64_t cols = n - j < W ? n - j : W;
+        if (cols < W)
+            memset(dst, 0, (size_t)(k * W) * sizeof(T));
+        if (trans) {
+            NAME(rlx_transpose)(dst, W, src + j * ldb, ldb, cols, k);
+        } else if (cols == W) {
+            for (int64_t i = 0; i < k; i++)
+                *(VU *)(dst + i * W) = LOAD(src + i * ldb + j);
+        } else {
+            for (int64_t i = 0; i < k; i++)
+                memcpy(dst + i * W, src + i * ldb + j, (size_t)cols * sizeof(T));
+        }
+    }
+}
+
+/* args: src, dst. A matrix per group, packed one after another. An item is a panel. */
+static int NAME(pack_b)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
+    const int64_t *at = t->attrs;
+    int64_t k = at[0], n = at[1], ldb = at[2], trans = at[3], group_stride = at[4];
+    int64_t panels = (n + W - 1) / W;
+    const T *src = (const T *)RLX_PTR(t, f, 0);
+    T *dst = (T *)RLX_PTR(t, f, 1);
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t j = i % panels * W;
+        const T *s = src + i / panels * group_stride + (trans ? j * ldb : j);
+        NAME(rlx_pack_panels)(dst + i * k * W, s, ldb, (int)trans, k, n - j < W ? n - j : W, k * W);
+    }
+    return RLX_OK;
+}
+#define PACK_LAYOUT "K N ldb trans group_stride"
+
+/* args: out int64[2] = {rows of the tallest tile, columns of a panel}. */
+static int NAME(gemm_info)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
+    int64_t *out = (int64_t *)RLX_PTR(t, f, 0);
+    out[0] = RLX_GEMM_MR;
+    out[1] = W;
+    return RLX_OK;
+}

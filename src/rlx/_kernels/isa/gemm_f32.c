@@ -1,0 +1,47 @@
+/* gemm_f32: out = epilogue(clamp(A B + bias)).
+ *
+ * gemm_info.f32      args: out int64[2]: rows of the tallest tile, columns NR of a panel
+ * pack_b.f32         args: src, packed. attrs: K N ldb trans group_stride
+ *                    src[k * ldb + n], or src[n * ldb + k] if trans; one matrix per group.
+ *                    packed: [group][ceil(N / NR)][K][NR], zero-padded in N.
+ *                    extent: groups * ceil(N / NR)
+ * matmul.f32         args: a, packed, out, bias [N] | absent, workspace | absent,
+ *                    operands of the epilogue
+ * matmul.f32@unpacked   the same with B as it lies: b[k * ldb + n], or b[n * ldb + k] if trans_b
+ * attrs: M N K; lda ldb ldo: elements between rows as stored; trans_a: A is [K, M];
+ *     mc nc kc: rows, columns and depth of a task; out_size: bytes of an output element
+ *     (4 unless the last step narrows); work_stride: bytes of a thread's workspace;
+ *     clamp lo hi; batch: (size, stride a, b, out in elements) of the outer dimensions,
+ *     outermost first; steps: see epilogue.h. extent: batch * ceil(N / nc) * ceil(M / mc).
+ * rlx/lower/gemm.py computes every derived number.
+ *
+ * Design. A panel is one vector wide and a micro-kernel takes MR rows times NP
+ * panels: 14x2 or 8x3 vectors of 16 floats (AVX-512), 6x2 of 8 (AVX2), and for
+ * few rows up to 1x8, where the panels are as many read streams. Panels of one
+ * vector leave at most 15 padded columns and let each row count have the shape
+ * that fills the registers. A is read where it lies by broadcast loads; a copy
+ * of A was not measurably better even for row strides of 4 KB. Rows are cut
+ * into tiles of nearly equal height: 16 rows are 8 + 8, not 14 + 2.
+ * Each element is a chain of FMAs over k from zero, cut every kc <= 512 terms,
+ * with the parts added in order; bias and clamp come last. So the bits depend
+ * on K alone: not on M, N, tile, cut, packing or, with FMA, ISA level, and equal
+ * those of the unfused graph.
+ */
+#include "epilogue.h"
+#include "gemm.h"
+
+#define T float
+#define S f32
+#define V rlx_v32
+#define VU rlx_v32u
+#define W RLX_W32
+#include "gemm_kernel.h"
+#include "gemm_driver.h"
+
+const rlx_kernel_row rlx_rows_gemm_f32[] = {
+    {"gemm_info.f32", gemm_info_f32, "", 0},
+    {"pack_b.f32", pack_b_f32, PACK_LAYOUT, 0},
+    {"matmul.f32", matmul_f32, MATMUL_LAYOUT, 0},
+    {"matmul.f32@unpacked", matmul_unpacked_f32, MATMUL_LAYOUT, 0},
+    {NULL, NULL, NULL, 0},
+};

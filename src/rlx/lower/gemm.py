@@ -1,0 +1,250 @@
+"""Numbers that lowering needs for the GEMM and convolution kernels.
+
+Each `plan_*` function turns a problem's shape into the attributes of its kernel, the extent, and
+the bytes of workspace each thread needs. Everything depends on the shape and the ISA level alone,
+never on the number of threads.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx.runtime import kernels
+from rlx.runtime.link import AttrValue
+
+EPI_UNARY, EPI_ROW, EPI_FULL, EPI_SAME, EPI_SWAP = 0, 1, 2, 3, 8
+
+ITEM_SIZE = {"f32": 4, "f64": 8}
+_VECTOR_BYTES = {"baseline": 16, "avx2": 32, "avx512": 64}
+_FLOPS_PER_NS = {"baseline": 10.0, "avx2": 50.0, "avx512": 100.0}  # f32
+_BYTES_PER_NS = 30.0
+_MAX_KC = 512
+_L2_BLOCK = 768 * 1024  # bytes of B that are meant to stay in the second cache
+_TASK_NS = 4000.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of an epilogue: an elementwise micro-kernel applied to the output tile.
+
+    Attributes
+    ----------
+    fn : int
+        Address of the micro-kernel (`kernels.table().ew(name).address`).
+    kind : int
+        EPI_UNARY; EPI_ROW: operand [N]; EPI_FULL: operand with a row of `ld` elements for each
+        row of the logical output (batch and M flattened); EPI_SAME: operand with the output's own
+        strides. Or'd with EPI_SWAP the operand is the first argument.
+    arg : int
+        Index of the operand among the thunk's arguments; -1 for a unary step.
+    ld : int
+        Row stride of an EPI_FULL operand, in elements.
+    size : int
+        Bytes of an element of the operand.
+    params : sequence of float
+        The micro-kernel's parameters.
+    """
+
+    fn: int
+    kind: int = EPI_UNARY
+    arg: int = -1
+    ld: int = 0
+    size: int = 4
+    params: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a thunk needs: kernel, attributes, extent, grain, workspace and cost.
+
+    `workspace` is the bytes of one thread's block (0: leave the operand absent); allocate
+    `threads` times that; the attribute `work_stride` is already set to it.
+    `cost` is nanoseconds on one core.
+    """
+
+    kernel: str
+    attrs: dict[str, AttrValue]
+    extent: int
+    grain: int
+    workspace: int
+    cost: int
+
+
+def level_of(kernel: str, level: str | None = None) -> str:
+    """ISA level of the kernel that won."""
+    return kernels.table(level).kernel(kernel).level
+
+
+def panel(dtype: str = "f32", level: str | None = None) -> tuple[int, int]:
+    """Rows of the tallest micro-kernel and columns of a packed panel."""
+    name = level_of(f"matmul.{dtype}", level)
+    return (14 if name == "avx512" else 6), _VECTOR_BYTES[name] // ITEM_SIZE[dtype]
+
+
+def packed_bytes(k: int, n: int, dtype: str = "f32", level: str | None = None) -> int:
+    """Bytes of a K x N matrix packed by `pack_b`: ceil(N / NR) panels of K rows of NR."""
+    nr = panel(dtype, level)[1]
+    return -(-n // nr) * nr * k * ITEM_SIZE[dtype]
+
+
+def plan_pack(
+    k: int,
+    n: int,
+    *,
+    ldb: int | None = None,
+    trans: bool = False,
+    groups: int = 1,
+    group_stride: int | None = None,
+    dtype: str = "f32",
+    level: str | None = None,
+) -> Plan:
+    """Plan `pack_b`: `groups` matrices K x N, or N x K if `trans`; args: source, packed.
+
+    A group is packed to `packed_bytes(k, n)`; groups follow one another.
+    """
+    nr = panel(dtype, level)[1]
+    attrs: dict[str, AttrValue] = {
+        "K": k,
+        "N": n,
+        "ldb": ldb if ldb is not None else (k if trans else n),
+        "trans": int(trans),
+        "group_stride": group_stride if group_stride is not None else k * n,
+    }
+    cost = groups * k * n * ITEM_SIZE[dtype] / 8
+    return Plan(f"pack_b.{dtype}", attrs, groups * -(-n // nr), 1, 0, int(cost) + 50)
+
+
+def encode_steps(steps: Sequence[Step]) -> list[int | float]:
+    """Flatten epilogue steps to the list attribute `steps`."""
+    words: list[int | float] = []
+    for step in steps:
+        words += [step.fn, step.kind, step.arg, step.ld, step.size, len(step.params)]
+        words += [float(p) for p in step.params]
+    return words
+
+
+def _gemm_cost(m: int, n: int, k: int, batch: int, dtype: str, level: str) -> float:
+    """Nanoseconds on one core: arithmetic or the read of B, whichever takes longer."""
+    size = ITEM_SIZE[dtype]
+    flops = 2.0 * m * n * k * size / 4
+    return batch * max(flops / _FLOPS_PER_NS[level], size * n * k / _BYTES_PER_NS) + 60
+
+
+def k_block(k: int) -> int:
+    """K of one pass: equal parts of at most 512. It fixes the order of summation."""
+    return max(1, -(-k // max(1, -(-k // _MAX_KC))))
+
+
+def _split(total: int, parts: int, unit: int) -> int:
+    """Size of the blocks when `total` is cut into about `parts` blocks of whole units."""
+    units = -(-total // unit)
+    return max(1, -(-units // max(1, parts))) * unit
+
+
+def gemm_blocks(
+    m: int, n: int, k: int, batch: int, *, mr: int, nr: int, size: int, cost: float, unpacked: bool
+) -> tuple[int, int, int]:
+    """Rows, columns and depth (mc, nc, kc) of a task; they do not influence the bits."""
+    kc = k_block(k)
+    want = int(min(16, max(1, cost / _TASK_NS)))
+    tiles = max(1, -(-m // mr))
+    rows = max(1, -(-m // tiles))
+    unit = (8 if m <= 3 else 4 if m <= 6 and mr > 6 else 6) * nr
+    n_blocks = -(-n * kc * size // _L2_BLOCK)
+    nc = min(_split(n, n_blocks, unit), -(-n // nr) * nr) or nr
+    n_blocks = max(1, -(-n // nc))
+    resident = k * n * size <= _L2_BLOCK
+    # B comes from afar, or is packed by every task: then many rows must share it.
+    fewest = 16 if unpacked else 1 if resident else 8
+    most = 64 if k <= kc else 16
+    m_blocks = -(-tiles // most)
+    if batch * n_blocks * m_blocks < want:
+        m_blocks = max(m_blocks, min(-(-tiles // fewest), -(-want // (batch * n_blocks))))
+    mc = _split(tiles, m_blocks, 1) * rows
+    m_blocks = max(1, -(-m // mc))
+    if batch * n_blocks * m_blocks < want:
+        nc = min(nc, _split(n, -(-want // (batch * m_blocks)), min(unit, 4 * nr)))
+    return mc, nc, kc
+
+
+def plan_matmul(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    dtype: str = "f32",
+    lda: int | None = None,
+    ldb: int | None = None,
+    ldo: int | None = None,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    packed: bool = True,
+    batch: Sequence[tuple[int, int, int, int]] = (),
+    clamp: tuple[float, float] | None = None,
+    steps: Sequence[Step] = (),
+    out_size: int | None = None,
+    level: str | None = None,
+) -> Plan:
+    """Plan `matmul.<dtype>` (B packed by `pack_b`) or `matmul.<dtype>@unpacked`.
+
+    Arguments of the thunk: a, b, out, bias [N] or absent, workspace or absent, then the operands
+    of the epilogue (index 5 and up).
+
+    Parameters
+    ----------
+    lda, ldb, ldo : int, optional
+        Elements between rows of A, B and the output as they are stored (default: contiguous).
+    trans_a, trans_b : bool
+        A is stored [K, M]; B (unpacked) is stored [N, K].
+    batch : sequence of (size, stride_a, stride_b, stride_out)
+        Outer dimensions, outermost first, strides in elements (0 broadcasts); the stride of a
+        packed B is `packed_bytes / item size`.
+    clamp : (lo, hi), optional
+        Applied in registers after the bias: relu is (0, inf). NaN stays NaN.
+    steps : sequence of Step
+        The rest of the epilogue.
+    out_size : int, optional
+        Bytes of an output element when the last step narrows.
+    """
+    size = ITEM_SIZE[dtype]
+    suffix = "" if packed else "@unpacked"
+    name = f"matmul.{dtype}{suffix}"
+    isa = level_of(name, level)
+    mr, nr = panel(dtype, level)
+    items = math.prod(dim[0] for dim in batch)
+    cost = _gemm_cost(m, n, k, items, dtype, isa)
+    mc, nc, kc = gemm_blocks(
+        m, n, k, max(1, items), mr=mr, nr=nr, size=size, cost=cost, unpacked=not packed
+    )
+    narrow = out_size is not None and out_size != size
+    work = 0
+    if trans_a:
+        work += mr * kc
+    if not packed:
+        work += -(-nc // nr) * nr * kc
+    if narrow:
+        work += mc * nc
+    work = -(-work * size // 64) * 64
+    lo, hi = clamp if clamp is not None else (0.0, 0.0)
+    attrs: dict[str, AttrValue] = {
+        "M": m,
+        "N": n,
+        "K": k,
+        "lda": lda if lda is not None else (m if trans_a else k),
+        "ldb": ldb if ldb is not None else (k if trans_b else n),
+        "ldo": ldo if ldo is not None else n,
+        "trans_a": int(trans_a),
+        "trans_b": int(trans_b),
+        "mc": mc,
+        "nc": nc,
+        "kc": kc,
+        "out_size": out_size if out_size is not None else size,
+        "work_stride": work,
+        "clamp": int(clamp is not None),
+        "lo": lo,
+        "hi": hi,
+        "batch": [word for dim in batch for word in dim],
+        "steps": encode_steps(steps),  # type: ignore[dict-item]
+    }
+    extent = items * -(-m // mc) * -(-n // nc)
+    return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, int(cost))
