@@ -1,5 +1,7 @@
-/* The kernel families of one ISA level. Adding a family: a line here, a file
- * isa/<family>.c that defines its rows, a word in meson.build. */
+/* The kernel families of one ISA level. Adding a family: a line in
+ * kernel_families.def (rows rlx_rows_<family>[]) or ew_families.def (micro-kernels
+ * rlx_ews_<family>[]), a file isa/<family>.c that defines them, a word in
+ * meson.build. */
 #ifndef RLX_FAMILIES_H
 #define RLX_FAMILIES_H
 
