@@ -15,7 +15,7 @@ typedef struct rlx_families {
 
 extern const rlx_families rlx_all_families;
 
-/* Range kernels: rlx_rows_<family>[] */
+/* Range kernels: rlx_rows_<family>[]; the blank line after a list ends it. */
 #define RLX_KERNEL_FAMILIES(X) \
     X(copy) \
     X(move) \
@@ -27,11 +27,10 @@ extern const rlx_families rlx_all_families;
 
 /* Elementwise micro-kernels: rlx_ews_<family>[] */
 #define RLX_EW_FAMILIES(X) \
-
     X(ew_arith) \
     X(ew_compare) \
     X(ew_divide) \
     X(ew_unary) \
-    X(ew_cast)
+    X(ew_cast) \
 
 #endif
