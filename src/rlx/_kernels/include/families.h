@@ -20,10 +20,8 @@ extern const rlx_families rlx_all_families;
     X(copy) \
     X(move) \
     X(region) \
-
-    X(copy)      \
-    X(gemm_f32)  \
-    X(gemm_f64)
+    X(gemm_f32) \
+    X(gemm_f64) \
 
 /* Elementwise micro-kernels: rlx_ews_<family>[] */
 #define RLX_EW_FAMILIES(X) \
