@@ -41,7 +41,7 @@ cdef extern from "pool.h" nogil:
 
 cdef extern from "numpy/arrayobject.h":
     # Steals a reference to the descriptor.
-    object PyArray_NewFromDescr(PyTypeObject *, PyObject *, int, cnp.npy_intp *, cnp.npy_intp *,
+    object PyArray_NewFromDescr(PyTypeObject *, void *, int, cnp.npy_intp *, cnp.npy_intp *,
                                 void *, int, PyObject *)
 
 cdef extern from "clock.h" nogil:
@@ -464,7 +464,7 @@ cdef class Executor:
                     dtype = self.out_dtypes[i]
                     Py_INCREF(dtype)
                     array = PyArray_NewFromDescr(
-                        <PyTypeObject *> cnp.ndarray, <PyObject *> dtype,
+                        <PyTypeObject *> cnp.ndarray, <void *> dtype,
                         self.ports[self.n_in + i].ndim, self.ports[self.n_in + i].dims,
                         NULL, NULL, 0, NULL)
                 self.base[self.ports[self.n_in + i].slot] = <char *> cnp.PyArray_DATA(array)
