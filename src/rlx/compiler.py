@@ -62,7 +62,7 @@ def compile_static(graph: Graph, options: CompileOptions) -> Compiled:
     final = manager.run(graph)
     threads = max(options.threads or 1, default_threads())
     rules.load()
-    context = Context(final, threads, lambda name: name in table.kernels)
+    context = Context(final, threads, lambda name: name in table.kernels, options.isa)
     program = context.lower()
     memory.plan(program)
     if options.check:

@@ -64,10 +64,12 @@ def nbytes_of(value: Value) -> int:
 class Context:
     """Lowers one graph."""
 
-    def __init__(self, graph: Graph, max_threads: int, has_kernel: Callable[[str], bool]) -> None:
+    def __init__(self, graph: Graph, max_threads: int, has_kernel: Callable[[str], bool],
+                 isa: str | None = None) -> None:
         self.graph = graph
         self.max_threads = max_threads
         self.has_kernel = has_kernel
+        self.isa = isa
         self.buffers: list[Buffer] = []
         self.calls: list[Call] = []
         self.nodes: list[NodeInfo] = []

@@ -3,7 +3,7 @@
 import functools
 import importlib
 
-MODULES = ("region", "movement")
+MODULES = ("region", "movement", "matmul")
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from rlx.passes.base import Pass
 from rlx.passes.cleanup import eliminate_dead, fold_constants, merge_common, simplify
 from rlx.passes.decompose import decompose
 from rlx.passes.fuse_elementwise import fuse_elementwise
+from rlx.passes.fuse_matmul import fuse_matmul
 from rlx.passes.halves import widen_halves
 
 Evaluate = Callable[[Graph], dict[str, Array]]
@@ -33,6 +34,7 @@ def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]
         *required,
         Pass("simplify-again", simplify),
         Pass("merge-again", merge_common),
+        Pass("fuse-matmul", fuse_matmul),
         Pass("fuse-elementwise", fuse_elementwise),
     ]
 

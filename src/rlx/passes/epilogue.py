@@ -1,0 +1,151 @@
+"""What products and convolutions share: growing a chain of single readers that runs on the tile."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rlx import dtypes
+from rlx.ir.graph import Graph, Node, Rewriter, Value
+from rlx.ir.types import static_shape
+
+FLOATS = (dtypes.f32, dtypes.f64)
+MAX_STEPS = 8
+# One-operand steps; all keep the element type.
+UNARY = frozenset({
+    "relu", "clip", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "swish", "hard_sigmoid", "hard_swish",
+    "leaky_relu", "elu", "selu", "softplus", "softsign", "mish", "exp", "log", "sqrt", "rsqrt", "neg", "abs",
+    "erf", "square", "recip", "celu", "thresholded_relu", "sin", "cos",
+})
+BINARY = frozenset({"add", "sub", "mul", "div", "max", "min"})
+
+Step = tuple[str, tuple[tuple[str, object], ...], int | None, bool]
+
+
+class Readers:
+    """Who reads each value; outputs of the graph count."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.of: dict[Value, list[Node]] = {}
+        self.outputs = set(graph.outputs.values())
+        for node in graph.nodes:
+            for v in node.inputs:
+                if v is not None:
+                    self.of.setdefault(v, []).append(node)
+
+    def only(self, value: Value) -> Node | None:
+        """The one node that reads the value, once; None if there are others or it is an output."""
+        nodes = self.of.get(value, [])
+        return nodes[0] if len(nodes) == 1 and value not in self.outputs else None
+
+
+@dataclass
+class Chain:
+    """A producer and the nodes that will run in its epilogue."""
+
+    start: Value
+    end: Value
+    nodes: list[Node] = field(default_factory=list)
+    bias: Value | None = None
+    perm: tuple[int, ...] | None = None
+    extras: list[Value] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def grew(self) -> bool:
+        """Whether anything was absorbed."""
+        return bool(self.nodes)
+
+
+def is_row(value: Value, size: object) -> bool:
+    """Whether the value broadcasts along the last axis only: [N], or [1, ..., 1, N]."""
+    shape = value.shape
+    return len(shape) >= 1 and shape[-1] == size and all(d == 1 for d in shape[:-1])
+
+
+def uniform(value: Value) -> bool:
+    """Whether the value is a constant of one number."""
+    return value.array is not None and value.array.size == 1
+
+
+def _attrs(node: Node) -> tuple[tuple[str, object], ...]:
+    return tuple(node.attrs.items())
+
+
+def grow(start: Value, readers: Readers, *, transposes: bool = False) -> Chain:
+    """Follow single readers of `start` as long as an epilogue can do what they do.
+
+    Parameters
+    ----------
+    transposes : bool
+        Whether a transpose that keeps the last axis may be absorbed (before any step).
+    """
+    chain = Chain(start, start)
+    while len(chain.steps) < MAX_STEPS:
+        node = readers.only(chain.end)
+        if node is None or not _absorb(chain, node, transposes):
+            break
+        chain.nodes.append(node)
+        chain.end = node.outputs[0]
+    return chain
+
+
+def _absorb(chain: Chain, node: Node, transposes: bool) -> bool:
+    name, value, out = node.op.name, chain.end, node.outputs[0]
+    if name == "transpose":
+        perm = node.attrs["perm"]
+        if not transposes or chain.steps or chain.perm is not None or perm[-1] != len(perm) - 1:
+            return False
+        chain.perm = perm
+        return True
+    if out.shape != value.shape or value.dtype not in FLOATS:
+        return False
+    if name in UNARY:
+        chain.steps.append((name, _attrs(node), None, False))
+        return True
+    if name == "cast" and out.dtype.is_half:
+        chain.steps.append((name, _attrs(node), None, False))
+        return True
+    if name not in BINARY or out.dtype != value.dtype:
+        return False
+    first, second = node.inputs
+    assert first is not None and second is not None
+    other, swap = (second, False) if first is value else (first, True)
+    if other is value:
+        return False
+    last = value.shape[-1]
+    if name == "add" and not chain.steps and chain.bias is None and chain.perm is None and is_row(other, last):
+        chain.bias = other
+        return True
+    if not (is_row(other, last) or uniform(other) or other.shape == value.shape):
+        return False
+    chain.steps.append((name, _attrs(node), len(chain.extras), swap))
+    chain.extras.append(other)
+    return True
+
+
+def flat_row(rewriter: Rewriter, value: Value, size: int) -> Value:
+    """The new value of a row operand as [N]; a single number is repeated."""
+    from rlx.ops import TABLE
+
+    new = rewriter.map[value]
+    if new.shape == (size,):
+        return new
+    if uniform(new) and new.array is not None:
+        return rewriter.graph.constant(new.array.reshape(-1).repeat(size))
+    if new.array is not None:
+        return rewriter.graph.constant(new.array.reshape(size))
+    return rewriter.graph.emit(TABLE["reshape"], [new], {"shape": (size,)}, name=f"{new.name}/row", loc="")[0]
+
+
+def operands(rewriter: Rewriter, chain: Chain) -> tuple[Value | None, list[Value]]:
+    """Bias and extra operands of a chain in the new graph."""
+    size = static_shape(chain.end.shape, chain.end.name)[-1]
+    bias = None if chain.bias is None else flat_row(rewriter, chain.bias, size)
+    extras = [rewriter.map[v] if v.shape == chain.end.shape and not is_row(v, size) else flat_row(rewriter, v, size)
+              for v in chain.extras]
+    return bias, extras
+
+
+def chains(graph: Graph, starts: Sequence[Value], *, transposes: bool = False) -> dict[int, Chain]:
+    """Chains by id of the producing node; no node is in two of them."""
+    readers = Readers(graph)
+    return {id(v.node): grow(v, readers, transposes=transposes) for v in starts}
