@@ -74,7 +74,7 @@ def epilogue_steps(
     steps: list[gemm.Step] = []
     args: list[Arg | None] = []
     clamp: tuple[float, float] | None = None
-    cols = out_shape[-1]
+    cols = out_shape[-1] if epilogue else 1
     for name, pairs, operand, swap in epilogue:
         attrs = dict(pairs)
         if not steps and clamp is None and name in ("relu", "clip") and dtype in BLOCKED:
@@ -165,6 +165,9 @@ def _product(
             merged[-1] = (merged[-1][0] * dim[0], *dim[1:])
         else:
             merged.append(dim)
+    if dtype not in BLOCKED:
+        _plain(ctx, a, b, out, m, n, k, (lda, trans_a), (ldb, trans_b), ldo, merged, dtype)
+        return
     steps, operands, clamp, last = epilogue_steps(ctx, extras, epilogue, dtype, out_shape, 5)
     plan = gemm.plan_matmul(
         m, n, k, dtype=dtype.name, lda=lda, ldb=None if weight else ldb, ldo=ldo, trans_a=trans_a,
@@ -175,6 +178,20 @@ def _product(
     read_b = ctx.read(b.place) if weight else ctx.read(b.place, _extent(b, size))
     ctx.call(plan.kernel, [ctx.read(a.place, _extent(a, size)), read_b, ctx.write(out), ctx.maybe(bias), work, *operands],
              plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)
+
+
+def _plain(
+    ctx: Context, a: Matrix, b: Matrix, out: Value, m: int, n: int, k: int, at_a: tuple[int, bool],
+    at_b: tuple[int, bool], ldo: int, batch: Sequence[tuple[int, int, int, int]], dtype: DType,
+) -> None:
+    """Integers and complex numbers: a kernel that walks any strides."""
+    (a_m, a_k), (b_k, b_n) = ((1, ld) if trans else (ld, 1) for ld, trans in (at_a, at_b))
+    name = f"matmul_plain.{dtype.name if dtype.is_complex else f'b{dtype.itemsize}'}"
+    rows = m * math.prod(d[0] for d in batch)
+    ctx.call(name, [ctx.read(a.place, _extent(a, dtype.itemsize)), ctx.read(b.place, _extent(b, dtype.itemsize)), ctx.write(out)],
+             {"M": m, "N": n, "K": k, "a_m": a_m, "a_k": a_k, "b_k": b_k, "b_n": b_n, "o_m": ldo,
+              "batch": [word for d in batch for word in d]},
+             extent=rows, grain=max(1, 16384 // max(1, n * k)), cost=rows * n * k * 0.15 + 50)
 
 
 def _extent(x: Matrix, size: int) -> int:

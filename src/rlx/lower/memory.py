@@ -38,13 +38,14 @@ def lifetimes(program: Program) -> dict[Buffer, tuple[int, int]]:
 def _share_in_place(program: Program, spans: dict[Buffer, tuple[int, int]]) -> dict[Buffer, _Block]:
     """Give results the memory of operands that die in the same call."""
     blocks = {b: _Block(first, last, b.nbytes, [b]) for b, (first, last) in spans.items()}
+    placed: set[Buffer] = set()  # results that already took over an operand's memory
     for i, call in enumerate(program.calls):
         for written, read in call.inplace:
             target, source = call.args[written], call.args[read]
             if target is None or source is None:
                 continue
             new, old = target.operand.buffer, source.operand.buffer
-            if new is old or old.kind != "scratch" or target.operand.offset or source.operand.offset:
+            if new is old or new in placed or old.kind != "scratch" or target.operand.offset or source.operand.offset:
                 continue
             block = blocks[old]
             if block.last != i or new.nbytes != old.nbytes or any(m.kind == "output" for m in block.members):
@@ -56,8 +57,10 @@ def _share_in_place(program: Program, spans: dict[Buffer, tuple[int, int]]) -> d
                 continue
             if new.kind == "output":
                 block.members.append(new)
+                placed.add(new)
             elif new.kind == "scratch" and spans[new][0] == i:
                 mine = blocks[new]
+                placed.add(new)
                 block.last = max(block.last, mine.last)
                 block.members += mine.members
                 for member in mine.members:

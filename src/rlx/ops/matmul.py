@@ -1,7 +1,7 @@
 """Matrix products."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -10,9 +10,6 @@ from rlx.errors import TypeRuleError
 from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample, Tolerance
 from rlx.ir.types import TensorType, broadcast
 from rlx.ops._rules import Rng, data, require_dtype, require_rank, same_dtype
-
-if TYPE_CHECKING:
-    from rlx.ir.graph import Value
 
 # Steps (op name, attributes as pairs, index among the extra operands or None, operand first?).
 Epilogue: TypeAlias = tuple[tuple[str, tuple[tuple[str, Any], ...], int | None, bool], ...]
@@ -146,8 +143,8 @@ def _gemm(a: Array, b: Array, c: Array | None = None, *, alpha: float, beta: flo
     return result if c is None else result + c * np.asarray(beta).astype(a.dtype)
 
 
-def _gemm_in_ops(a: Value, b: Value, c: Value | None = None, *, alpha: float, beta: float, trans_a: bool,
-                 trans_b: bool) -> Value:
+def _gemm_in_ops(a: Any, b: Any, c: Any = None, *, alpha: float, beta: float, trans_a: bool,
+                 trans_b: bool) -> Any:
     from rlx import ops
 
     def number(x: float) -> Array:
