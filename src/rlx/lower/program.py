@@ -101,13 +101,27 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Transform:
-    """A packing kernel run when a weight is set: args are the weight, then the result."""
+    """A packing kernel run when a weight is set.
+
+    Attributes
+    ----------
+    nbytes : int
+        Size of the result.
+    key : tuple
+        Equal for equal transforms.
+    args : tuple of (0 source or 1 result, byte offset) or None
+        The kernel's arguments.
+    first : Transform, optional
+        Run before; its result is the source.
+    """
 
     kernel: str
     attrs: Attrs
     nbytes: int
     extent: int
     key: tuple[Any, ...]
+    args: tuple[tuple[int, int] | None, ...] = ((0, 0), (1, 0))
+    first: "Transform | None" = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 import functools
 import importlib
 
-MODULES = ("region", "movement", "matmul")
+MODULES = ("region", "movement", "matmul", "rnn")
 
 
 @functools.cache

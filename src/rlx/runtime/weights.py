@@ -35,6 +35,8 @@ class _Failed:
 
 def run_transform(transform: Transform, source: Array, table: KernelTable) -> Array:
     """Run a packing kernel on an array."""
+    if transform.first is not None:
+        source = run_transform(transform.first, source, table)
     row = table.kernel(transform.kernel)
     words = pack_attrs(row, resolve(transform.attrs, table))
     result = aligned(transform.nbytes)
@@ -44,7 +46,8 @@ def run_transform(transform: Transform, source: Array, table: KernelTable) -> Ar
 
     program = _interp.Program(
         ints(row.address), ints(transform.extent), ints(0), ints(0), ints(0), ints(*words), ints(0),
-        ints(0, 1), ints(0, 0), ints(0, 2), 2, None,
+        ints(*(-1 if a is None else a[0] for a in transform.args)), ints(*(0 if a is None else a[1] for a in transform.args)),
+        ints(0, len(transform.args)), 2, None,
     )
     executor = _interp.Executor(program, [], [], _Failed(), 1)
     executor.bind(0, np.ascontiguousarray(source))
