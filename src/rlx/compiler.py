@@ -34,15 +34,24 @@ def legalise(graph: Graph, backend: str = "cpu") -> None:
     LegalizeError
         Lists all offenders, not the first.
     """
-    bad = []
+    bad: list[str] = []
+    _collect_illegal(graph, bad)
+    if bad:
+        raise LegalizeError(f"backend {backend!r} cannot run {len(bad)} node(s) of graph {graph.name!r}:\n" + "\n".join(bad))
+
+
+def _collect_illegal(graph: Graph, bad: list[str]) -> None:
     for node in graph.nodes:
+        for body in node.attrs.values():
+            if isinstance(body, Graph):
+                _collect_illegal(body, bad)
+        if node.op.has("control"):
+            continue
         if node.op.has("leaf") or node.op.internal:
             continue
         first: DType | None = next((v.dtype for v in node.inputs if v is not None), None)
         if first is not None and first not in node.op.dtypes and node.op.name != "where":
             bad.append(f"  {node.place}: types must be one of {list(node.op.dtypes)}, got {first}")
-    if bad:
-        raise LegalizeError(f"backend {backend!r} cannot run {len(bad)} node(s) of graph {graph.name!r}:\n" + "\n".join(bad))
 
 
 def compile_static(graph: Graph, options: CompileOptions) -> Compiled:

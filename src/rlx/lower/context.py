@@ -120,6 +120,18 @@ class Context:
             self._weight_at[key] = place
         return place
 
+    def adopt(self, weight: Weight) -> Operand:
+        """A weight of a body program as a weight of this one."""
+        key = (id(weight.array), None if weight.transform is None else weight.transform.key)
+        place = self._weight_at.get(key)
+        if place is None:
+            buffer = self._buffer("weight", weight.nbytes, "body")
+            buffer.source = weight
+            self.weights.append(weight)
+            place = Operand(buffer)
+            self._weight_at[key] = place
+        return place
+
     def result(self, value: Value) -> Operand:
         """New memory for a result."""
         place = Operand(self._buffer("scratch", nbytes_of(value), value.name))
@@ -185,7 +197,7 @@ class Context:
             The two may be the same memory if the read one dies here.
         """
         self.calls.append(
-            Call(kernel, tuple(args), attrs or {}, extent, grain, int(cost), len(self.nodes) - 1, tuple(inplace))
+            Call(kernel, tuple(args), attrs or {}, extent, grain, int(cost), self._node, tuple(inplace))
         )
 
     def copy(self, source: Operand, target: Operand, nbytes: int) -> None:
@@ -198,6 +210,7 @@ class Context:
         for node in self.graph.nodes:
             if node.op.has("leaf"):
                 continue
+            self._node = len(self.nodes)
             self.nodes.append(NodeInfo(node.name, node.op.name, node.loc))
             rule = RULES.get(node.op.name) or (RULES["elementwise"] if node.op.has("elementwise") else None)
             if rule is None:

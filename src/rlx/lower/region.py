@@ -120,6 +120,10 @@ def lower_region(
     """
     target = shape_of(outer_results[0])
     total = math.prod(target)
+    if total == 0:
+        for seen in outer_results:
+            ctx.result(seen)
+        return
     if len(nodes) == 1 and len(results) == 1 and _lower_direct(ctx, nodes[0], inputs, outer, outer_results[0], total):
         return
     regs: list[_Reg] = []
@@ -234,7 +238,7 @@ def _lower_direct(
     ctx: Context, node: Node, inputs: Sequence[Value], outer: Sequence[Value], result: Value, total: int
 ) -> bool:
     """A single step over operands that all lie in flat order needs no blocks."""
-    if any(classify(shape_of(v), shape_of(result))[0] != FULL for v in outer) or total == 0:
+    if any(classify(shape_of(v), shape_of(result))[0] != FULL for v in outer):
         return False
     by_value = dict(zip(inputs, outer, strict=True))
     reads = [by_value[v] for v in node.inputs if v is not None]

@@ -4,6 +4,7 @@ import functools
 import importlib
 
 MODULES = ("region", "movement", "matmul", "rnn")
+MODULES = ("region", "movement", "control", "matmul")
 
 
 @functools.cache

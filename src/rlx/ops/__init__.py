@@ -2,12 +2,14 @@
 
 from rlx.ir.opdef import OpDef
 from rlx.ops import binary as _binary
+from rlx.ops import control as _control
 from rlx.ops import matmul as _matmul
 from rlx.ops import rnn as _rnn
 from rlx.ops import unary as _unary
 from rlx.ops import view as _view
 
 _FAMILIES = (_unary, _binary, _view, _matmul, _rnn)
+_FAMILIES = (_unary, _binary, _view, _matmul, _control)
 
 TABLE: dict[str, OpDef] = {}
 FAMILY: dict[str, str] = {}

@@ -133,7 +133,8 @@ silu = unary("silu", _silu, "x sigmoid(x).", low=-20.0, high=20.0)
 mish = unary("mish", _mish, "x tanh(softplus(x)).", low=-20.0, high=20.0)
 relu = unary("relu", lambda x: np.where(np.isnan(x) | (x > 0), x, np.zeros_like(x)), "max(x, 0); NaN stays NaN.", REALS,
              tolerance=EXACT)
-hard_swish = unary("hard_swish", lambda x: x * np.clip(x + 3, 0, 6) / 6, "x clip(x + 3, 0, 6) / 6.")
+hard_swish = unary("hard_swish", lambda x: np.where(np.isneginf(x), -0.0, x * np.clip(x + 3, 0, 6) / 6).astype(x.dtype),
+                   "x clip(x + 3, 0, 6) / 6.")
 bit_not = unary("bit_not", np.invert, "All bits inverted.", INTS, tolerance=EXACT)
 logical_not = unary("logical_not", np.logical_not, "not x.", (bool_,), tolerance=EXACT)
 

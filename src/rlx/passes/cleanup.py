@@ -1,6 +1,6 @@
 """Dead code, common subexpressions, constant folding, safe identities."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,7 +123,7 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
 
 def _foldable(node: Node) -> bool:
     op = node.op
-    if op.has("leaf") or op.has("random") or op.has("stateful") or op.has("dynamic") or not node.inputs and op.name == "region":
+    if op.has("leaf") or op.has("random") or op.has("stateful") or op.has("dynamic") or op.has("control"):
         return False
     if any(not v.type.is_static for v in node.outputs):
         return False
@@ -137,6 +137,41 @@ def _nbytes(v: Value) -> int:
     for d in static_shape(v.shape, v.name):
         n *= d
     return n
+
+
+def inline_branches(graph: Graph) -> Graph:
+    """Replace a `cond` whose predicate is constant by the branch that is taken."""
+    if not any(n.op.name == "cond" and n.inputs[0] is not None and n.inputs[0].array is not None for n in graph.nodes):
+        return graph
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        pred = node.inputs[0] if node.op.name == "cond" else None
+        if pred is None or pred.array is None:
+            rewriter.copy(node)
+            continue
+        body: Graph = node.attrs["then" if pred.array.reshape(-1)[0] else "orelse"]
+        captures = [rewriter.get(v) for v in node.inputs[1:]]
+        for old, new in zip(node.outputs, inline(rewriter.graph, body, captures), strict=True):
+            rewriter.replace(old, new)
+    return inline_branches(rewriter.finish())
+
+
+def inline(graph: Graph, body: Graph, values: Sequence[Value | None]) -> list[Value]:
+    """Append the nodes of `body` to `graph`, its inputs bound to `values`; returns its outputs."""
+    inner: dict[Value, Value] = {}
+    for v, given in zip(body.inputs, values, strict=True):
+        assert given is not None
+        inner[v] = given
+    for node in body.nodes:
+        if node.op.name == "input":
+            continue
+        if node.op is CONSTANT:
+            inner[node.outputs[0]] = graph.constant(node.outputs[0].array, name=node.name)
+            continue
+        made = graph.emit(node.op, [None if v is None else inner[v] for v in node.inputs], node.attrs,
+                          name=node.name, loc=node.loc)
+        inner.update(zip(node.outputs, made, strict=True))
+    return [inner[v] for v in body.outputs.values()]
 
 
 def _uniform(v: Value | None) -> float | int | bool | None:

@@ -21,7 +21,7 @@ def widen_halves(graph: Graph) -> Graph:
     cast = TABLE["cast"]
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        if node.op.has("leaf") or node.op.has("movement") or node.op.name in _AS_IS or not _has_half(node):
+        if node.op.has("leaf") or node.op.has("movement") or node.op.has("control") or node.op.name in _AS_IS or not _has_half(node):
             rewriter.copy(node)
             continue
         operands = []

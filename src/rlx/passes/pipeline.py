@@ -5,7 +5,7 @@ from collections.abc import Callable
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
 from rlx.passes.base import Pass
-from rlx.passes.cleanup import eliminate_dead, fold_constants, merge_common, simplify
+from rlx.passes.cleanup import eliminate_dead, fold_constants, inline_branches, merge_common, simplify
 from rlx.passes.decompose import decompose
 from rlx.passes.fuse_elementwise import fuse_elementwise
 from rlx.passes.fuse_matmul import fuse_matmul
@@ -30,6 +30,7 @@ def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]
         Pass("eliminate-dead", eliminate_dead),
         Pass("simplify", simplify),
         fold,
+        Pass("inline-branches", inline_branches),
         Pass("merge-common", merge_common),
         *required,
         Pass("simplify-again", simplify),

@@ -10,10 +10,15 @@ from rlx.ir.graph import Graph, Node, Rewriter
 def bound_attrs(node: Node, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Attributes with their sizes bound."""
     dims = {a.name for a in node.op.attrs if a.kind == "dims"}
-    return {
-        k: tuple(bind(d, sizes) for d in v) if k in dims and v is not None else v
-        for k, v in node.attrs.items()
-    }
+    result: dict[str, Any] = {}
+    for k, v in node.attrs.items():
+        if k in dims and v is not None:
+            result[k] = tuple(bind(d, sizes) for d in v)
+        elif isinstance(v, Graph) and sizes:
+            result[k] = specialise(v, sizes)
+        else:
+            result[k] = v
+    return result
 
 
 def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
