@@ -71,7 +71,11 @@ def compile_static(graph: Graph, options: CompileOptions) -> Compiled:
     final = manager.run(graph)
     threads = max(options.threads or 1, default_threads())
     rules.load()
-    context = Context(final, threads, lambda name: name in table.kernels, options.isa)
+
+    def optimise(body: Graph) -> Graph:
+        return PassManager(default_pipeline(evaluate, optimize=options.optimize), disable=options.disable).run(body)
+
+    context = Context(final, threads, lambda name: name in table.kernels, options.isa, optimise)
     program = context.lower()
     memory.plan(program)
     if options.check:

@@ -362,6 +362,7 @@ class Graph:
         """Check and append a node; returns its results."""
         op.check_arity(len(inputs))
         normal = op.normal_attrs(attrs)
+        inputs = [*inputs, *[None] * (op.n_fixed - len(inputs))]
         types = [None if v is None else v.type for v in inputs]
         for i, t in enumerate(types[: op.n_required]):
             if t is None:

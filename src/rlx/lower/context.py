@@ -65,8 +65,10 @@ class Context:
     """Lowers one graph."""
 
     def __init__(self, graph: Graph, max_threads: int, has_kernel: Callable[[str], bool],
-                 isa: str | None = None) -> None:
+                 isa: str | None = None, optimise: Callable[[Graph], Graph] = lambda g: g) -> None:
         self.graph = graph
+        self.optimise = optimise
+        self._node = 0
         self.max_threads = max_threads
         self.has_kernel = has_kernel
         self.isa = isa

@@ -16,7 +16,7 @@ FIXED, CARRIED_IN, CARRIED_OUT, X, Y, COUNTER, GO_ON = range(7)
 
 def compile_body(ctx: Context, body: Graph) -> Program:
     """Optimise, lower and plan a body; its nodes are appended to the outer program's."""
-    inner = Context(ctx.optimise(body), ctx.max_threads, ctx.has_kernel, ctx.optimise)
+    inner = Context(ctx.optimise(body), ctx.max_threads, ctx.has_kernel, ctx.isa, ctx.optimise)
     program = inner.lower()
     memory.plan(program)
     memory.check(program)

@@ -21,6 +21,7 @@ def evaluate_op(
     f32 is computed in f64 and rounded once: a better judge of a kernel.
     """
     normal = op.normal_attrs(attrs)
+    arrays = [*arrays, *[None] * (op.n_fixed - len(arrays))]
     types = [None if a is None else TensorType(dtypes.of_array(a), a.shape) for a in arrays]
     expected = op.infer(*types, **normal)
     wide = []
