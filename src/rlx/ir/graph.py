@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.errors import GraphError, TypeRuleError
-from rlx.ir.dims import AnyDim, DimLike
+from rlx.ir.dims import AnyDim, Dim, DimLike
 from rlx.ir.opdef import OpDef
 from rlx.ir.types import Shape, TensorType
 
@@ -51,9 +51,11 @@ class Node:
         Unique in the graph.
     loc : str
         Where it was made: a source line, or the name in the imported file.
+    fresh : tuple of str
+        Names of the sizes that only a run can tell (dynamic ops).
     """
 
-    __slots__ = ("attrs", "inputs", "loc", "name", "op", "outputs")
+    __slots__ = ("attrs", "fresh", "inputs", "loc", "name", "op", "outputs")
 
     def __init__(
         self, op: OpDef, inputs: tuple["Value | None", ...], attrs: dict[str, Any], name: str, loc: str
@@ -63,6 +65,7 @@ class Node:
         self.attrs = attrs
         self.name = name
         self.loc = loc
+        self.fresh: tuple[str, ...] = ()
         self.outputs: tuple[Value, ...] = ()
 
     def __repr__(self) -> str:
@@ -358,8 +361,13 @@ class Graph:
         attrs: Mapping[str, Any],
         name: str | None = None,
         loc: str | None = None,
+        fresh: tuple[str, ...] = (),
     ) -> tuple[Value, ...]:
-        """Check and append a node; returns its results."""
+        """Check and append a node; returns its results.
+
+        A dynamic op's rule names the sizes that only a run can tell `unbacked...`;
+        here they get names of their own, or those in `fresh`.
+        """
         op.check_arity(len(inputs))
         normal = op.normal_attrs(attrs)
         inputs = [*inputs, *[None] * (op.n_fixed - len(inputs))]
@@ -375,7 +383,20 @@ class Graph:
         if loc is None:
             loc = _caller() if self.track_source else ""
         node = Node(op, tuple(inputs), normal, self.unique_name(name or op.name), loc)
+        if op.has("dynamic"):
+            result, node.fresh = self._name_fresh(result, fresh)
         return self._add(node, result)
+
+    def _name_fresh(
+        self, types: tuple[TensorType, ...], names: tuple[str, ...]
+    ) -> tuple[tuple[TensorType, ...], tuple[str, ...]]:
+        """Replace the placeholders of a dynamic op's rule by symbols of this graph."""
+        found = sorted({s for t in types for s in t.symbols() if s.startswith("unbacked")})
+        names = names or tuple(self.unique_name("u") for _ in found)
+        table = {old: Dim.symbol(new) for old, new in zip(found, names, strict=True)}
+        return tuple(
+            t.with_shape([table.get(str(d), d) if isinstance(d, Dim) else d for d in t.shape]) for t in types
+        ), names
 
     def output(self, name: str, value: Value) -> Value:
         """Name a value as a result. The order of calls is the order of outputs."""
@@ -491,7 +512,8 @@ class Rewriter:
 
     def emit(self, op: OpDef, inputs: Sequence[Value | None], attrs: Mapping[str, Any], like: Node) -> tuple[Value, ...]:
         """Append a node of the new graph under the name and place of an old one."""
-        return self.graph.emit(op, inputs, attrs, name=like.name, loc=like.loc)
+        fresh = like.fresh if op is like.op else ()
+        return self.graph.emit(op, inputs, attrs, name=like.name, loc=like.loc, fresh=fresh)
 
     def copy(self, node: Node) -> tuple[Value, ...]:
         """Copy a node as it is; returns the new results."""

@@ -27,9 +27,11 @@ from rlx.ir.graph import Graph, Value
 from rlx.ir.opdef import Array
 from rlx.lower.program import NodeInfo, Port
 from rlx.options import CompileOptions, default_threads
+from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.specialise import specialise
 from rlx.runtime.link import link
 from rlx.runtime.report import Explanation, MemoryReport, Profile, Signature, explain, memory_of
+from rlx.runtime.staged import Staged, is_dynamic
 from rlx.runtime.weights import WeightStore, aligned
 
 
@@ -200,7 +202,7 @@ class CompiledGraph:
         self._params: dict[str, Array | None] = {v.node.name: None for v in graph.params}
         self._dirty = True
         self._lock = threading.Lock()
-        self._variants: dict[tuple[tuple[int, ...], ...], Variant] = {}
+        self._variants: dict[tuple[tuple[int, ...], ...], Variant | Staged] = {}
         self._store: WeightStore | None = None
         unknown = [n for n in options.dims if n not in graph.symbols()]
         if unknown:
@@ -209,19 +211,21 @@ class CompiledGraph:
             raise BindingError(f"graph {graph.name!r}: must have at least one output, got none")
         self._bound = specialise(graph, options.dims) if options.dims else graph
         self._open = sorted(self._bound.symbols())
-        self._variant: Variant | None = None
+        self._variant: Variant | Staged | None = None
         if not self._open:
             self._variant = self._make(self._bound)
 
     # -- variants ---------------------------------------------------------------
 
-    def _make(self, graph: Graph) -> Variant:
+    def _make(self, graph: Graph) -> Variant | Staged:
+        if is_dynamic(graph):
+            return Staged(eliminate_dead(graph), self._make)
         compiled = compile_static(graph, self.options)
         if self._store is None:
             self._store = WeightStore(compiled.table)
         return Variant(compiled, self._store, self._threads, self.graph.name)
 
-    def _select(self, inputs: Mapping[str, Any]) -> Variant:
+    def _select(self, inputs: Mapping[str, Any]) -> Variant | Staged:
         """The variant for the shapes of these inputs."""
         shapes = []
         for v in self._bound.inputs:
@@ -253,7 +257,7 @@ class CompiledGraph:
                 variant.upload(params)
         self._dirty = False
 
-    def _prepare(self, inputs: Mapping[str, Any]) -> Variant:
+    def _prepare(self, inputs: Mapping[str, Any]) -> Variant | Staged:
         """The common prologue of every run variant."""
         if self._dirty:
             self._upload()
@@ -321,6 +325,8 @@ class CompiledGraph:
         """Run into buffers that the executable keeps; the views are valid until its next run_raw or run_slots."""
         given = dict(inputs)
         variant = self._prepare(given)
+        if isinstance(variant, Staged):
+            return list(variant.run(given, 0, None))
         if variant.raw_outputs is None:
             variant.raw_outputs = [np.empty(p.shape, p.dtype.numpy) for p in variant.compiled.program.outputs]
         results = variant.executor.run(given, 0, variant.raw_outputs)
@@ -407,8 +413,10 @@ class CompiledGraph:
             other._store = WeightStore(self._store.table)
             other._store._made = dict(self._store._made)
 
-        def twin(variant: Variant) -> Variant:
+        def twin(variant: Variant | Staged) -> Variant | Staged:
             assert other._store is not None
+            if isinstance(variant, Staged):
+                return Staged(variant.graph, other._make)
             return Variant(variant.compiled, other._store, variant.threads, variant.name)
 
         other._variant = None if self._variant is None else twin(self._variant)
@@ -432,7 +440,7 @@ class CompiledGraph:
         """What this executable can do."""
         return frozenset({"clone", "typed_io", "out", "threads", "dynamic_shapes"})
 
-    def _any_variant(self) -> Variant:
+    def _any_variant(self) -> Variant | Staged:
         variant = self._variant or next(iter(self._variants.values()), None)
         if variant is None:
             raise BindingError(f"graph {self.graph.name!r}: sizes {self._open} must be bound before this report"
@@ -452,6 +460,9 @@ class CompiledGraph:
         """Time of every kernel call, averaged over `repeat` runs."""
         given = dict(inputs)
         variant = self._prepare(given)
+        if isinstance(variant, Staged):
+            raise BindingError(f"graph {self.graph.name!r}: a graph with data-dependent sizes runs in stages and has no single profile"
+                               "\nhint: profile the stages' graphs on their own")
         spent = np.zeros(len(variant.linked), np.int64)
         variant.executor.run(given, threads or 0, None)
         variant.executor.spent = spent

@@ -13,6 +13,7 @@ from rlx.ir.types import TensorType
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
     from rlx.runtime.executable import Variant
+    from rlx.runtime.staged import Staged
 
 
 @dataclass(frozen=True)
@@ -129,11 +130,20 @@ class MemoryReport:
                                              ("arena, lower bound", human(self.bound))])
 
 
-def memory_of(name: str, variants: Sequence["Variant"]) -> MemoryReport:
+def stages_of(variant: "Variant | Staged") -> list["Variant"]:
+    """The compiled programs behind a variant."""
+    from rlx.runtime.staged import Staged
+
+    if isinstance(variant, Staged):
+        return [s for v in (variant.first, *variant.later.values()) for s in stages_of(v)]
+    return [variant]
+
+
+def memory_of(name: str, variants: Sequence["Variant | Staged"]) -> MemoryReport:
     """Memory of all variants; shared weight arrays count once."""
     seen: dict[int, int] = {}
     arena = bound = unshared = 0
-    for variant in variants:
+    for variant in (s for v in variants for s in stages_of(v)):
         program = variant.compiled.program
         arena += program.arena_bytes
         bound += program.live_bound
