@@ -5,6 +5,7 @@ import importlib
 
 MODULES = ("region", "movement", "matmul", "rnn")
 MODULES = ("region", "movement", "control", "matmul")
+MODULES = ("region", "movement", "placement")
 
 
 @functools.cache

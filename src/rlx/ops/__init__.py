@@ -10,6 +10,11 @@ from rlx.ops import view as _view
 
 _FAMILIES = (_unary, _binary, _view, _matmul, _rnn)
 _FAMILIES = (_unary, _binary, _view, _matmul, _control)
+from rlx.ops import movement as _movement
+from rlx.ops import unary as _unary
+from rlx.ops import view as _view
+
+_FAMILIES = (_unary, _binary, _view, _movement, _matmul)
 
 TABLE: dict[str, OpDef] = {}
 FAMILY: dict[str, str] = {}
@@ -22,6 +27,10 @@ globals().update(TABLE)
 
 squeeze = _view.squeeze
 unsqueeze = _view.unsqueeze
+arange = _movement.arange
+split = _movement.split
+stack = _movement.stack
+unstack = _movement.unstack
 
 
 def __getattr__(name: str) -> OpDef:

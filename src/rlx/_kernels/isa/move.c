@@ -40,8 +40,8 @@
  *              `one` is the bit pattern of 1 (b16: low word); zero elsewhere.
  *
  * range.T      args: start (one item), step (one item), out; attrs: none
- *              extent: items; out[i] = start + i * step, T in i16 i32 i64 f32
- *              f64 (integers wrap; floats multiply, then add, each rounded).
+ *              extent: items; out[i] = start + i * step, T in i8 i16 i32 i64
+ *              f32 f64 (integers wrap; floats multiply, then add, each rounded).
  *
  * Transposes go through register blocks: 16x16 bytes, 8x8 halves, 8x8 words
  * (AVX) or 4x4 (baseline), 4x4 doubles (AVX) or 2x2. Along the source's
@@ -242,6 +242,7 @@ static inline void tile_b16(const T *s, int64_t ss, T *d, int64_t ds) { *d = *s;
 /* Without contraction: the same bits with and without fused multiply-add. */
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
+RANGE(i8, int8_t, uint64_t)
 RANGE(i16, int16_t, uint64_t)
 RANGE(i32, int32_t, uint64_t)
 RANGE(i64, int64_t, uint64_t)
@@ -263,6 +264,7 @@ const rlx_kernel_row rlx_rows_move[] = {
     ROWS(b4),
     ROWS(b8),
     ROWS(b16),
+    {"range.i8", range_i8, "", 0},
     {"range.i16", range_i16, "", 0},
     {"range.i32", range_i32, "", 0},
     {"range.i64", range_i64, "", 0},
