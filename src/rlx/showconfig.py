@@ -15,8 +15,8 @@ def show_config() -> None:
 
     table = kernels.table()
     by_level: dict[str, int] = {}
-    for row in (*table.kernels.values(), *table.ews.values()):
-        by_level[row.level] = by_level.get(row.level, 0) + 1
+    for level in [r.level for r in table.kernels.values()] + [r.level for r in table.ews.values()]:
+        by_level[level] = by_level.get(level, 0) + 1
     print(f"rlx {rlx.__version__}")
     print(f"  python   {platform.python_version()} on {platform.machine()}")
     print(f"  isa      {table.level} (available: {', '.join(kernels.available_levels())})")

@@ -126,7 +126,7 @@ class Value:
         from rlx import ops
 
         if not isinstance(other, (Value, int, float, complex, np.ndarray, np.generic, list)):
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]
         op: OpDef = getattr(ops, name)
         result: Value = op(other, self) if swap else op(self, other)
         return result
@@ -244,7 +244,8 @@ class Value:
     def __getitem__(self, key: Any) -> "Value":
         from rlx.ops.indexing import getitem
 
-        return getitem(self, key)
+        result: Value = getitem(self, key)
+        return result
 
 
 class Graph:

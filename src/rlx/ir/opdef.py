@@ -208,6 +208,10 @@ class OpDef:
     errors: Callable[[], list[ErrorSample]] | None = None
     tolerance: Tolerance = ROUNDING
     internal: bool = False
+    is_variadic: bool = field(init=False, repr=False)
+    n_fixed: int = field(init=False, repr=False)
+    n_required: int = field(init=False, repr=False)
+    _attr_map: dict[str, Attr] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "__doc__", self.doc)
@@ -219,24 +223,18 @@ class OpDef:
         object.__setattr__(self, "n_fixed", len(fixed))
         object.__setattr__(self, "n_required", sum(not name.endswith("?") for name in fixed))
 
-    if TYPE_CHECKING:
-        is_variadic: bool
-        n_fixed: int
-        n_required: int
-        _attr_map: dict[str, Attr]
-
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
     def _signature(self) -> inspect.Signature:
-        parameters = []
+        parameters: list[inspect.Parameter] = []
         for name in self.inputs:
             if name.endswith("*"):
-                kind = inspect.Parameter.VAR_POSITIONAL
-                parameters.append(inspect.Parameter(name[:-1], kind))
+                parameters.append(inspect.Parameter(name[:-1], inspect.Parameter.VAR_POSITIONAL))
             elif name.endswith("?"):
-                kind = inspect.Parameter.POSITIONAL_ONLY
-                parameters.append(inspect.Parameter(name[:-1], kind, default=None))
+                parameters.append(
+                    inspect.Parameter(name[:-1], inspect.Parameter.POSITIONAL_ONLY, default=None)
+                )
             else:
                 parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY))
         for attr in self.attrs:

@@ -244,7 +244,7 @@ def plan_matmul(
         "lo": lo,
         "hi": hi,
         "batch": [word for dim in batch for word in dim],
-        "steps": encode_steps(steps),  # type: ignore[dict-item]
+        "steps": encode_steps(steps),
     }
     extent = items * -(-m // mc) * -(-n // nc)
     return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, int(cost))

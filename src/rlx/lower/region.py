@@ -9,7 +9,7 @@ from rlx.dtypes import DType
 from rlx.errors import LoweringError
 from rlx.ir.graph import Graph, Node, Value
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of, size_of
-from rlx.lower.program import AttrItem, EwRef
+from rlx.lower.program import Arg, AttrItem, EwRef
 
 FULL, SCALAR, PERIODIC, STRIDED, TEMP, OUT = range(6)
 L1_BUDGET = 24 * 1024
@@ -128,7 +128,7 @@ def lower_region(
         return
     regs: list[_Reg] = []
     at: dict[Value, int] = {}
-    args = []
+    args: list[Arg | None] = []
     period = 1
     strided: list[int] = []
     for value, seen in zip(inputs, outer, strict=True):

@@ -6,6 +6,14 @@ import importlib
 MODULES = ("region", "movement", "matmul", "rnn")
 MODULES = ("region", "movement", "control", "matmul")
 MODULES = ("region", "movement", "placement")
+# One a line, so that branches merge.
+MODULES = (
+    "region",
+    "movement",
+    "control",
+    "matmul",
+    "rnn",
+)
 
 
 @functools.cache

@@ -1,11 +1,8 @@
 """The table of ops. ``ops.<name>(...)`` emits a node; `TABLE` has every row by name."""
 
+import importlib
+
 from rlx.ir.opdef import OpDef
-from rlx.ops import binary as _binary
-from rlx.ops import control as _control
-from rlx.ops import matmul as _matmul
-from rlx.ops import rnn as _rnn
-from rlx.ops import unary as _unary
 from rlx.ops import view as _view
 
 _FAMILIES = (_unary, _binary, _view, _matmul, _rnn)
@@ -15,14 +12,23 @@ from rlx.ops import unary as _unary
 from rlx.ops import view as _view
 
 _FAMILIES = (_unary, _binary, _view, _movement, _matmul)
+# Modules of this package that hold rows; one a line, so that branches merge.
+_FAMILIES = (
+    "unary",
+    "binary",
+    "view",
+    "matmul",
+    "control",
+    "rnn",
+)
 
 TABLE: dict[str, OpDef] = {}
 FAMILY: dict[str, str] = {}
-for _module in _FAMILIES:
-    for _op in list(vars(_module).values()):
+for _family in _FAMILIES:
+    for _op in list(vars(importlib.import_module(f"rlx.ops.{_family}")).values()):
         if isinstance(_op, OpDef) and _op.name not in TABLE:
             TABLE[_op.name] = _op
-            FAMILY[_op.name] = _module.__name__.rsplit(".", 1)[-1]
+            FAMILY[_op.name] = _family
 globals().update(TABLE)
 
 squeeze = _view.squeeze

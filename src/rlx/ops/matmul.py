@@ -47,7 +47,7 @@ def _matmul_samples(dtype: DType, rng: Rng) -> list[Sample]:
 
 def _matmul_errors() -> list[ErrorSample]:
     a = np.zeros((2, 3), np.float32)
-    return [ErrorSample((a, a), {}, "inner sizes"), ErrorSample((a, np.float32(1)), {}, "rank"),
+    return [ErrorSample((a, a), {}, "inner sizes"), ErrorSample((a, np.asarray(1, np.float32)), {}, "rank"),
             ErrorSample((a, np.zeros((3, 2))), {}, "types must match")]
 
 
@@ -140,7 +140,7 @@ def _infer_gemm(a: TensorType, b: TensorType, c: TensorType | None = None, *, al
 def _gemm(a: Array, b: Array, c: Array | None = None, *, alpha: float, beta: float, trans_a: bool, trans_b: bool) -> Array:
     result = (a.T if trans_a else a) @ (b.T if trans_b else b)
     result = result * np.asarray(alpha).astype(a.dtype)
-    return result if c is None else result + c * np.asarray(beta).astype(a.dtype)
+    return np.asarray(result if c is None else result + c * np.asarray(beta).astype(a.dtype))
 
 
 def _gemm_in_ops(a: Any, b: Any, c: Any = None, *, alpha: float, beta: float, trans_a: bool,

@@ -1,0 +1,539 @@
+# Made by tools/gen_reference.py from the table of ops; do not edit.
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from rlx.dtypes import DType
+from rlx.ir.dims import DimLike
+from rlx.ir.graph import Graph, Value
+from rlx.ir.opdef import OpDef
+
+Operand: TypeAlias = Value | npt.NDArray[Any] | np.generic | complex
+DTypeLike: TypeAlias = DType | npt.DTypeLike
+
+TABLE: dict[str, OpDef]
+FAMILY: dict[str, str]
+
+from rlx.ops.view import squeeze as squeeze
+from rlx.ops.view import unsqueeze as unsqueeze
+
+def abs(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def acos(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def acosh(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def add(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def asin(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def asinh(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def atan(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def atan2(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def atanh(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def bit_and(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def bit_not(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def bit_or(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def bit_xor(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def cast(
+    x: Operand,
+    /,
+    *,
+    dtype: DTypeLike,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def ceil(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def celu(
+    x: Operand,
+    /,
+    *,
+    alpha: float = 1.0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def clip(
+    x: Operand,
+    /,
+    *,
+    lo: float = ...,
+    hi: float = ...,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def concat(
+    *xs: Operand | Sequence[Operand],
+    axis: int,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def cond(
+    pred: Operand,
+    /,
+    *captures: Operand | Sequence[Operand],
+    then: Any,
+    orelse: Any,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value]: ...
+def conj(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def cos(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def cosh(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def div(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def elu(
+    x: Operand,
+    /,
+    *,
+    alpha: float = 1.0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def eq(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def erf(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def erfc(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def exp(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def exp2(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def expand(
+    x: Operand,
+    /,
+    *,
+    shape: Sequence[DimLike],
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def expm1(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def floor(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def floor_div(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def fma(
+    a: Operand,
+    b: Operand,
+    c: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def fmod(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def ge(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def gelu(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def gelu_tanh(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def gemm(
+    a: Operand,
+    b: Operand,
+    c: Operand | None = None,
+    /,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def gru(
+    x: Operand,
+    w: Operand,
+    r: Operand,
+    b: Operand | None = None,
+    sequence_lens: Operand | None = None,
+    initial_h: Operand | None = None,
+    /,
+    *,
+    direction: Literal['forward', 'reverse', 'bidirectional'] = 'forward',
+    layout: int = 0,
+    activations: Any | None = None,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    clip: float = 0.0,
+    linear_before_reset: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value]: ...
+def gt(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def hard_sigmoid(
+    x: Operand,
+    /,
+    *,
+    alpha: float = 0.2,
+    beta: float = 0.5,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def hard_swish(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def imag(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def isfinite(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def isinf(
+    x: Operand,
+    /,
+    *,
+    negative: bool = True,
+    positive: bool = True,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def isnan(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def le(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def leaky_relu(
+    x: Operand,
+    /,
+    *,
+    alpha: float = 0.01,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def log(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def log10(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def log1p(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def log2(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def log_sigmoid(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def logical_and(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def logical_not(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def logical_or(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def logical_xor(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def loop(
+    trips: Operand | None = None,
+    start: Operand | None = None,
+    /,
+    *values: Operand | Sequence[Operand],
+    body: Any,
+    n_carried: int,
+    bound: int | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value, Value]: ...
+def lstm(
+    x: Operand,
+    w: Operand,
+    r: Operand,
+    b: Operand | None = None,
+    sequence_lens: Operand | None = None,
+    initial_h: Operand | None = None,
+    initial_c: Operand | None = None,
+    p: Operand | None = None,
+    /,
+    *,
+    direction: Literal['forward', 'reverse', 'bidirectional'] = 'forward',
+    layout: int = 0,
+    activations: Any | None = None,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    clip: float = 0.0,
+    input_forget: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value, Value]: ...
+def lt(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def make_complex(
+    re: Operand,
+    im: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def matmul(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def max(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def min(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def mish(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def mod(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def mul(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def ne(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def neg(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def pow(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def real(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def recip(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def relu(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def reshape(
+    x: Operand,
+    /,
+    *,
+    shape: Sequence[DimLike],
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def rnn(
+    x: Operand,
+    w: Operand,
+    r: Operand,
+    b: Operand | None = None,
+    sequence_lens: Operand | None = None,
+    initial_h: Operand | None = None,
+    /,
+    *,
+    direction: Literal['forward', 'reverse', 'bidirectional'] = 'forward',
+    layout: int = 0,
+    activations: Any | None = None,
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    clip: float = 0.0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value]: ...
+def round(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def rsqrt(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def scan(
+    *values: Operand | Sequence[Operand],
+    body: Any,
+    n_carried: int,
+    n_xs: int,
+    length: int | None = None,
+    reverse: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value]: ...
+def selu(
+    x: Operand,
+    /,
+    *,
+    alpha: float = 1.6732632423543772,
+    gamma: float = 1.0507009873554805,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def shl(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def shr(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def shrink(
+    x: Operand,
+    /,
+    *,
+    lambd: float = 0.5,
+    bias: float = 0.0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def sigmoid(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def sign(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def silu(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def sin(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def sinh(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def slice(
+    x: Operand,
+    /,
+    *,
+    starts: int | Sequence[int],
+    stops: int | Sequence[int],
+    axes: int | Sequence[int] | None = None,
+    steps: int | Sequence[int] | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def softplus(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def softsign(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def sqrt(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def square(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def sub(
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def swish(
+    x: Operand,
+    /,
+    *,
+    alpha: float = 1.0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def tan(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def tanh(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def thresholded_relu(
+    x: Operand,
+    /,
+    *,
+    alpha: float = 1.0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def transpose(
+    x: Operand,
+    /,
+    *,
+    perm: int | Sequence[int],
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def trunc(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def where(
+    condition: Operand,
+    a: Operand,
+    b: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
