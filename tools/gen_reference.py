@@ -184,8 +184,8 @@ def ops_page() -> str:
         "",
         "`x?` is an optional operand, `*xs` any number of them; keyword arguments are attributes. *Types* are those",
         "of the first operand: `reals` are floats and integers, `floats` are " + " ".join(d.name for d in dtypes.FLOATS)
-        + ". *Error* is the bound that",
-        "tests hold results to, relative to the NumPy definition (`exact`: bit for bit; integers and bools always are).",
+        + ". *Error* is the bound",
+        "that tests hold results to, relative to the NumPy definition (`exact`: bit for bit; integers always are).",
         "`rounding` stands for " + bounds(ROUNDING) + "; `ulps` for " + bounds(ULPS) + ".",
         "What an op means on edge values is in [numerics](../numerics.md).",
         "",

@@ -511,7 +511,9 @@ class Rewriter:
         new.node.loc = node.loc
         self.map[old] = new
 
-    def emit(self, op: OpDef, inputs: Sequence[Value | None], attrs: Mapping[str, Any], like: Node) -> tuple[Value, ...]:
+    def emit(
+        self, op: OpDef, inputs: Sequence[Value | None], attrs: Mapping[str, Any], like: Node
+    ) -> tuple[Value, ...]:
         """Append a node of the new graph under the name and place of an old one."""
         fresh = like.fresh if op is like.op else ()
         return self.graph.emit(op, inputs, attrs, name=like.name, loc=like.loc, fresh=fresh)

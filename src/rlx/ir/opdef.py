@@ -17,7 +17,7 @@ from rlx.errors import GraphError, TypeRuleError
 from rlx.ir.types import TensorType
 
 if TYPE_CHECKING:
-    from rlx.ir.graph import Graph, Value
+    from rlx.ir.graph import Graph
 
 Array = npt.NDArray[Any]
 _REQUIRED: Any = object()
