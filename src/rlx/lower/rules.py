@@ -3,16 +3,14 @@
 import functools
 import importlib
 
-MODULES = ("region", "movement", "matmul", "rnn")
-MODULES = ("region", "movement", "control", "matmul")
-MODULES = ("region", "movement", "placement")
 # One a line, so that branches merge.
 MODULES = (
     "region",
     "movement",
-    "control",
     "matmul",
     "rnn",
+    "control",
+    "placement",
 )
 
 

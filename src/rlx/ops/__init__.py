@@ -3,23 +3,18 @@
 import importlib
 
 from rlx.ir.opdef import OpDef
-from rlx.ops import view as _view
-
-_FAMILIES = (_unary, _binary, _view, _matmul, _rnn)
-_FAMILIES = (_unary, _binary, _view, _matmul, _control)
 from rlx.ops import movement as _movement
-from rlx.ops import unary as _unary
 from rlx.ops import view as _view
 
-_FAMILIES = (_unary, _binary, _view, _movement, _matmul)
 # Modules of this package that hold rows; one a line, so that branches merge.
 _FAMILIES = (
     "unary",
     "binary",
     "view",
     "matmul",
-    "control",
     "rnn",
+    "control",
+    "movement",
 )
 
 TABLE: dict[str, OpDef] = {}

@@ -16,8 +16,12 @@ DTypeLike: TypeAlias = DType | npt.DTypeLike
 TABLE: dict[str, OpDef]
 FAMILY: dict[str, str]
 
+from rlx.ops.movement import arange as arange
+from rlx.ops.movement import split as split
 from rlx.ops.view import squeeze as squeeze
+from rlx.ops.movement import stack as stack
 from rlx.ops.view import unsqueeze as unsqueeze
+from rlx.ops.movement import unstack as unstack
 
 def abs(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def acos(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
@@ -111,6 +115,15 @@ def cond(
 def conj(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def cos(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def cosh(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def depth_to_space(
+    x: Operand,
+    /,
+    *,
+    block: int,
+    mode: Literal['DCR', 'CRD'] = 'DCR',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def div(
     a: Operand,
     b: Operand,
@@ -148,6 +161,22 @@ def expand(
     name: str | None = None,
 ) -> Value: ...
 def expm1(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def eye(
+    *,
+    shape: Sequence[DimLike],
+    k: int = 0,
+    dtype: DTypeLike = ...,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def flip(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def floor(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def floor_div(
     a: Operand,
@@ -235,6 +264,15 @@ def hard_sigmoid(
 ) -> Value: ...
 def hard_swish(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def imag(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def iota(
+    *,
+    shape: Sequence[DimLike],
+    start: Any = 0,
+    step: Any = 1,
+    dtype: DTypeLike = ...,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def isfinite(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def isinf(
     x: Operand,
@@ -390,6 +428,17 @@ def ne(
     name: str | None = None,
 ) -> Value: ...
 def neg(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def pad(
+    x: Operand,
+    value: Operand | None = None,
+    /,
+    *,
+    before: int | Sequence[int],
+    after: int | Sequence[int],
+    mode: Literal['constant', 'edge', 'reflect', 'wrap'] = 'constant',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def pow(
     a: Operand,
     b: Operand,
@@ -427,6 +476,15 @@ def rnn(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> tuple[Value, Value]: ...
+def roll(
+    x: Operand,
+    /,
+    *,
+    shifts: int | Sequence[int],
+    axes: int | Sequence[int] | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def round(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def rsqrt(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def scan(
@@ -491,6 +549,14 @@ def slice(
 ) -> Value: ...
 def softplus(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def softsign(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def space_to_depth(
+    x: Operand,
+    /,
+    *,
+    block: int,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def sqrt(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def square(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def sub(
@@ -519,11 +585,28 @@ def thresholded_relu(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def tile(
+    x: Operand,
+    /,
+    *,
+    reps: Sequence[DimLike],
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def transpose(
     x: Operand,
     /,
     *,
     perm: int | Sequence[int],
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def trilu(
+    x: Operand,
+    /,
+    *,
+    upper: bool = True,
+    k: int = 0,
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
