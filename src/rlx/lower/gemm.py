@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx.lower.program import AttrValue
 from rlx.runtime import kernels
-from rlx.runtime.link import AttrValue
 
 EPI_UNARY, EPI_ROW, EPI_FULL, EPI_SAME, EPI_SWAP = 0, 1, 2, 3, 8
 

@@ -29,6 +29,7 @@ class BodyRef:
 
 
 AttrItem: TypeAlias = Union[int, float, EwRef, BodyRef]
+AttrValue: TypeAlias = int | float | Sequence[int] | Sequence[float]
 Attrs: TypeAlias = Mapping[str, AttrItem | Sequence[AttrItem]]
 
 

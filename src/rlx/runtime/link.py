@@ -2,17 +2,15 @@
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rlx._kernels import _interp
 from rlx.errors import LoweringError
-from rlx.lower.program import BodyRef, EwRef, Program
+from rlx.lower.program import AttrValue, BodyRef, EwRef, Program
 from rlx.runtime.kernels import KernelRow, KernelTable
-
-AttrValue: TypeAlias = int | float | Sequence[int] | Sequence[float]
 
 
 def float_word(value: float) -> int:

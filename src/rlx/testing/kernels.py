@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx._kernels import _interp
+from rlx.lower.program import AttrValue
 from rlx.runtime import kernels
-from rlx.runtime.link import AttrValue, pack_attrs
+from rlx.runtime.link import pack_attrs
 
 
 class KernelFailure(Exception):
