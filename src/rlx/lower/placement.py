@@ -38,7 +38,9 @@ def lower_pad(ctx: Context, node: Node) -> None:
             return
         strides = contiguous_strides(shape)
         start = sum(-b * s for b, s in zip(before, strides, strict=True))
-        strided_copy(ctx, itemsize, cut, source, strides, ctx.result(out), contiguous_strides(cut), start)
+        strided_copy(
+            ctx, itemsize, cut, source, strides, ctx.result(out), contiguous_strides(cut), start
+        )
         return
     if any(p < 0 for p in (*before, *after)):
         strides = contiguous_strides(shape)
@@ -62,9 +64,14 @@ def lower_pad(ctx: Context, node: Node) -> None:
             right.append(a)
     width = dims[-1] + left[-1] + right[-1]
     rows = math.prod(d + b + a for d, b, a in zip(dims[:-1], left[:-1], right[:-1], strict=True))
-    ctx.call(f"pad.{short(x.dtype)}", [ctx.read(source, math.prod(shape) * itemsize), ctx.write(out), ctx.maybe(value)],
-             {"mode": PAD_MODES[node.attrs["mode"]], "shape": dims, "before": left, "after": right},
-             extent=rows, grain=max(1, 4096 // max(width, 1)), cost=copy_cost(nbytes_of(out)))
+    ctx.call(
+        f"pad.{short(x.dtype)}",
+        [ctx.read(source, math.prod(shape) * itemsize), ctx.write(out), ctx.maybe(value)],
+        {"mode": PAD_MODES[node.attrs["mode"]], "shape": dims, "before": left, "after": right},
+        extent=rows,
+        grain=max(1, 4096 // max(width, 1)),
+        cost=copy_cost(nbytes_of(out)),
+    )
 
 
 @lowering("tile")
@@ -78,7 +85,15 @@ def lower_tile(ctx: Context, node: Node) -> None:
         return
     target = [n for d, r in zip(shape, reps, strict=True) for n in (r, d)]
     strides = [n for s in contiguous_strides(shape) for n in (0, s)]
-    strided_copy(ctx, x.dtype.itemsize, target, ctx.operand(x), strides, ctx.result(out), contiguous_strides(target))
+    strided_copy(
+        ctx,
+        x.dtype.itemsize,
+        target,
+        ctx.operand(x),
+        strides,
+        ctx.result(out),
+        contiguous_strides(target),
+    )
 
 
 @lowering("flip")
@@ -92,7 +107,16 @@ def lower_flip(ctx: Context, node: Node) -> None:
     for axis in normal_axes(node.attrs["axes"], len(shape), "flip"):
         start += max(shape[axis] - 1, 0) * strides[axis]
         strides[axis] = -strides[axis]
-    strided_copy(ctx, x.dtype.itemsize, shape, ctx.operand(x), strides, ctx.result(out), contiguous_strides(shape), start)
+    strided_copy(
+        ctx,
+        x.dtype.itemsize,
+        shape,
+        ctx.operand(x),
+        strides,
+        ctx.result(out),
+        contiguous_strides(shape),
+        start,
+    )
 
 
 @lowering("roll")
@@ -111,11 +135,22 @@ def lower_roll(ctx: Context, node: Node) -> None:
     strides = contiguous_strides(shape)
     source, target = ctx.operand(x), ctx.result(out)
     # (start in x, start in the result, length) of the pieces of each axis
-    pieces = [[(0, m, d - m), (d - m, 0, m)] if m else [(0, 0, d)] for d, m in zip(shape, moved, strict=True)]
+    pieces = [
+        [(0, m, d - m), (d - m, 0, m)] if m else [(0, 0, d)]
+        for d, m in zip(shape, moved, strict=True)
+    ]
     for parts in itertools.product(*pieces):
-        strided_copy(ctx, x.dtype.itemsize, [n for _, _, n in parts], source, strides, target, strides,
-                     sum(p[0] * s for p, s in zip(parts, strides, strict=True)),
-                     sum(p[1] * s for p, s in zip(parts, strides, strict=True)))
+        strided_copy(
+            ctx,
+            x.dtype.itemsize,
+            [n for _, _, n in parts],
+            source,
+            strides,
+            target,
+            strides,
+            sum(p[0] * s for p, s in zip(parts, strides, strict=True)),
+            sum(p[1] * s for p, s in zip(parts, strides, strict=True)),
+        )
 
 
 @lowering("trilu")
@@ -125,10 +160,15 @@ def lower_trilu(ctx: Context, node: Node) -> None:
     assert x is not None
     rows, cols = shape_of(x)[-2:]
     k = max(-rows - 1, min(node.attrs["k"], cols + 1))
-    ctx.call(f"trilu.{short(x.dtype)}", [ctx.read(x), ctx.write(out)],
-             {"upper": node.attrs["upper"], "k": k, "rows": max(rows, 1), "cols": cols},
-             extent=size_of(x) // max(cols, 1), grain=max(1, 4096 // max(cols, 1)), cost=copy_cost(nbytes_of(x)),
-             inplace=[(1, 0)])
+    ctx.call(
+        f"trilu.{short(x.dtype)}",
+        [ctx.read(x), ctx.write(out)],
+        {"upper": node.attrs["upper"], "k": k, "rows": max(rows, 1), "cols": cols},
+        extent=size_of(x) // max(cols, 1),
+        grain=max(1, 4096 // max(cols, 1)),
+        cost=copy_cost(nbytes_of(x)),
+        inplace=[(1, 0)],
+    )
 
 
 def bits_of(dtype: DType, value: object) -> int:
@@ -144,9 +184,14 @@ def lower_eye(ctx: Context, node: Node) -> None:
     out = node.outputs[0]
     rows, cols = shape_of(out)
     k = max(-rows - 1, min(node.attrs["k"], cols + 1))
-    ctx.call(f"eye.{short(out.dtype)}", [ctx.write(out)],
-             {"one": bits_of(out.dtype, 1), "k": k, "rows": rows, "cols": cols}, extent=rows,
-             grain=max(1, 4096 // max(cols, 1)), cost=copy_cost(nbytes_of(out)))
+    ctx.call(
+        f"eye.{short(out.dtype)}",
+        [ctx.write(out)],
+        {"one": bits_of(out.dtype, 1), "k": k, "rows": rows, "cols": cols},
+        extent=rows,
+        grain=max(1, 4096 // max(cols, 1)),
+        cost=copy_cost(nbytes_of(out)),
+    )
 
 
 @lowering("iota")
@@ -167,10 +212,22 @@ def lower_iota(ctx: Context, node: Node) -> None:
         place = ctx.temp(itemsize, key)
         _fill(ctx, out.dtype, place, 1, word)
         ends.append(ctx.read(place))
-    ctx.call(f"range.{name}", [*ends, ctx.write(out)], extent=size_of(out), grain=8192, cost=size_of(out) * 0.5 + 10)
+    ctx.call(
+        f"range.{name}",
+        [*ends, ctx.write(out)],
+        extent=size_of(out),
+        grain=8192,
+        cost=size_of(out) * 0.5 + 10,
+    )
 
 
 def _fill(ctx: Context, dtype: DType, place: Operand, n: int, word: int) -> None:
     """Fill n items with the low bytes of `word`."""
-    ctx.call(f"fill.{short(dtype)}", [ctx.write(place, n * dtype.itemsize)], {"value": word, "value_high": 0},
-             extent=n, grain=8192, cost=copy_cost(n * dtype.itemsize))
+    ctx.call(
+        f"fill.{short(dtype)}",
+        [ctx.write(place, n * dtype.itemsize)],
+        {"value": word, "value_high": 0},
+        extent=n,
+        grain=8192,
+        cost=copy_cost(n * dtype.itemsize),
+    )

@@ -11,6 +11,7 @@ MODULES = (
     "rnn",
     "control",
     "placement",
+    "reduce",
 )
 
 

@@ -15,6 +15,7 @@ _FAMILIES = (
     "rnn",
     "control",
     "movement",
+    "reduce",
 )
 
 TABLE: dict[str, OpDef] = {}

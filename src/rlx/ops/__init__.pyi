@@ -449,6 +449,105 @@ def pow(
 ) -> Value: ...
 def real(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def recip(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def reduce_all(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def reduce_any(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def reduce_l1(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def reduce_l2(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def reduce_log_sum(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def reduce_max(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def reduce_mean(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def reduce_min(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def reduce_prod(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def reduce_sum(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def reduce_sum_square(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def relu(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def reshape(
     x: Operand,

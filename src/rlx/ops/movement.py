@@ -1,4 +1,4 @@
-"""Ops that place values: pad, tile, flip, roll, triangles, blocks to space; sequences and identity."""
+"""Pad, tile, flip, roll, triangles, blocks to space; sequences, identity; split and stack."""
 
 import math
 from collections.abc import Sequence
@@ -21,10 +21,17 @@ MOVEMENT = frozenset({"movement"})
 # -- pad -----------------------------------------------------------------------
 
 
-def _infer_pad(x: TensorType, value: TensorType | None, before: tuple[int, ...], after: tuple[int, ...],
-               mode: str) -> tuple[TensorType, ...]:
+def _infer_pad(
+    x: TensorType,
+    value: TensorType | None,
+    before: tuple[int, ...],
+    after: tuple[int, ...],
+    mode: str,
+) -> tuple[TensorType, ...]:
     if len(before) != x.rank or len(after) != x.rank:
-        raise TypeRuleError(f"pad: before and after must have {x.rank} entries, got {len(before)} and {len(after)}")
+        raise TypeRuleError(
+            f"pad: before and after must have {x.rank} entries, got {len(before)} and {len(after)}"
+        )
     if value is not None:
         same_dtype("pad", [x, value])
         if value.size != 1:
@@ -34,22 +41,34 @@ def _infer_pad(x: TensorType, value: TensorType | None, before: tuple[int, ...],
         size = d + b + a
         kept = d + min(b, 0) + min(a, 0)
         if isinstance(kept, int) and kept < 0:
-            raise TypeRuleError(f"pad: negative pads must not remove more than {d} elements, got ({b}, {a})")
+            raise TypeRuleError(
+                f"pad: negative pads must not remove more than {d} elements, got ({b}, {a})"
+            )
         if mode != "constant" and isinstance(kept, int) and kept == 0 and size != 0:
-            raise TypeRuleError(f"pad: an empty axis must be padded in mode 'constant', got {mode!r}")
+            raise TypeRuleError(
+                f"pad: an empty axis must be padded in mode 'constant', got {mode!r}"
+            )
         shape.append(size)
     return (x.with_shape(shape),)
 
 
-def _pad(x: Array, value: Array | None, before: tuple[int, ...], after: tuple[int, ...], mode: str) -> Array:
-    cut = tuple(slice(max(-b, 0), d - max(-a, 0)) for d, b, a in zip(x.shape, before, after, strict=True))
+def _pad(
+    x: Array, value: Array | None, before: tuple[int, ...], after: tuple[int, ...], mode: str
+) -> Array:
+    cut = tuple(
+        slice(max(-b, 0), d - max(-a, 0)) for d, b, a in zip(x.shape, before, after, strict=True)
+    )
     width = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
     if not width:
         return x
     if mode == "constant":
         fill = np.zeros((), x.dtype) if value is None else value.reshape(()).astype(x.dtype)
-        result = np.full([n + sum(w) for n, w in zip(x[cut].shape, width, strict=True)], fill, x.dtype)
-        result[tuple(slice(b, n - a) for n, (b, a) in zip(result.shape, width, strict=True))] = x[cut]
+        result = np.full(
+            [n + sum(w) for n, w in zip(x[cut].shape, width, strict=True)], fill, x.dtype
+        )
+        result[tuple(slice(b, n - a) for n, (b, a) in zip(result.shape, width, strict=True))] = x[
+            cut
+        ]
         return result
     return np.asarray(np.pad(x[cut], width, mode=mode))  # type: ignore[call-overload]
 
@@ -58,31 +77,56 @@ def _pad_samples(dtype: DType, rng: Rng) -> list[Sample]:
     x = data(rng, dtype, 3, 4)
     one = data(rng, dtype, 1).reshape(())
     found = [Sample((x, value), {"before": (1, 2), "after": (0, 3)}) for value in (None, one)]
-    found += [Sample((x, None), {"before": (2, 1), "after": (1, 3), "mode": m}) for m in ("edge", "reflect", "wrap")]
+    found += [
+        Sample((x, None), {"before": (2, 1), "after": (1, 3), "mode": m})
+        for m in ("edge", "reflect", "wrap")
+    ]
     return [
         *found,
         Sample((x, one), {"before": (-1, 2), "after": (1, -3)}),
         Sample((x, None), {"before": (-1, 5), "after": (0, 9), "mode": "reflect"}),
         Sample((x, None), {"before": (-1, -1), "after": (0, -1)}),
-        Sample((data(rng, dtype, 2, 1, 33), None), {"before": (0, 1, 0), "after": (0, 1, 7), "mode": "wrap"}),
+        Sample(
+            (data(rng, dtype, 2, 1, 33), None),
+            {"before": (0, 1, 0), "after": (0, 1, 7), "mode": "wrap"},
+        ),
         Sample((data(rng, dtype, 0, 2), one), {"before": (1, 0), "after": (1, 0)}),
         Sample((data(rng, dtype), one), {"before": (), "after": ()}),
     ]
 
 
 pad = OpDef(
-    "pad", ("x", "value?"), _infer_pad, _pad,
+    "pad",
+    ("x", "value?"),
+    _infer_pad,
+    _pad,
     "x with elements added (or, where negative, removed) at both ends of each axis. Modes: `constant` "
     "(the value, zero if absent), `edge`, `reflect` (without repeating the edge) and `wrap`; "
     "negative pads cut before the others are filled.",
-    dtypes=dtypes.ALL, traits=MOVEMENT, samples=_pad_samples, tolerance=EXACT,
-    attrs=(Attr("before", "ints"), Attr("after", "ints"),
-           Attr("mode", "str", "constant", ("constant", "edge", "reflect", "wrap"))),
+    dtypes=dtypes.ALL,
+    traits=MOVEMENT,
+    samples=_pad_samples,
+    tolerance=EXACT,
+    attrs=(
+        Attr("before", "ints"),
+        Attr("after", "ints"),
+        Attr("mode", "str", "constant", ("constant", "edge", "reflect", "wrap")),
+    ),
     errors=lambda: [
         ErrorSample((np.zeros((2, 3), np.float32),), {"before": (1,), "after": (1,)}, "entries"),
-        ErrorSample((np.zeros((2, 3), np.float32),), {"before": (-3, 0), "after": (4, 0)}, "must not remove"),
-        ErrorSample((np.zeros((2, 0), np.float32),), {"before": (0, 1), "after": (0, 0), "mode": "edge"}, "empty axis"),
-        ErrorSample((np.zeros((2, 3), np.float32), np.float64(1)), {"before": (0, 1), "after": (0, 0)}, "must match"),
+        ErrorSample(
+            (np.zeros((2, 3), np.float32),), {"before": (-3, 0), "after": (4, 0)}, "must not remove"
+        ),
+        ErrorSample(
+            (np.zeros((2, 0), np.float32),),
+            {"before": (0, 1), "after": (0, 0), "mode": "edge"},
+            "empty axis",
+        ),
+        ErrorSample(
+            (np.zeros((2, 3), np.float32), np.float64(1)),
+            {"before": (0, 1), "after": (0, 0)},
+            "must match",
+        ),
     ],
 )
 
@@ -110,10 +154,20 @@ def _tile_samples(dtype: DType, rng: Rng) -> list[Sample]:
 
 
 tile = OpDef(
-    "tile", ("x",), _infer_tile, lambda x, reps: np.tile(x, reps), "x repeated along each axis.",
-    dtypes=dtypes.ALL, attrs=(Attr("reps", "dims"),), traits=MOVEMENT, samples=_tile_samples, tolerance=EXACT,
-    errors=lambda: [ErrorSample((np.zeros((2, 3), np.float32),), {"reps": (2,)}, "entries"),
-                    ErrorSample((np.zeros((2, 3), np.float32),), {"reps": (2, -1)}, ">= 0")],
+    "tile",
+    ("x",),
+    _infer_tile,
+    lambda x, reps: np.tile(x, reps),
+    "x repeated along each axis.",
+    dtypes=dtypes.ALL,
+    attrs=(Attr("reps", "dims"),),
+    traits=MOVEMENT,
+    samples=_tile_samples,
+    tolerance=EXACT,
+    errors=lambda: [
+        ErrorSample((np.zeros((2, 3), np.float32),), {"reps": (2,)}, "entries"),
+        ErrorSample((np.zeros((2, 3), np.float32),), {"reps": (2, -1)}, ">= 0"),
+    ],
 )
 
 
@@ -125,23 +179,40 @@ def _infer_flip(x: TensorType, axes: tuple[int, ...] | None) -> tuple[TensorType
 def _flip_samples(dtype: DType, rng: Rng) -> list[Sample]:
     x = data(rng, dtype, 3, 4, 5)
     return [Sample((x,), {"axes": axes}) for axes in (None, (0,), (-1,), (2, 0), (1,), ())] + [
-        Sample((data(rng, dtype, 0, 2),)), Sample((data(rng, dtype),)), Sample((data(rng, dtype, 1, 33),), {"axes": (0, 1)})]
+        Sample((data(rng, dtype, 0, 2),)),
+        Sample((data(rng, dtype),)),
+        Sample((data(rng, dtype, 1, 33),), {"axes": (0, 1)}),
+    ]
 
 
 flip = OpDef(
-    "flip", ("x",), _infer_flip, lambda x, axes: np.flip(x, axes), "x with the order along axes reversed (None: all).",
-    dtypes=dtypes.ALL, attrs=(Attr("axes", "ints", None),), traits=MOVEMENT, samples=_flip_samples, tolerance=EXACT,
+    "flip",
+    ("x",),
+    _infer_flip,
+    lambda x, axes: np.flip(x, axes),
+    "x with the order along axes reversed (None: all).",
+    dtypes=dtypes.ALL,
+    attrs=(Attr("axes", "ints", None),),
+    traits=MOVEMENT,
+    samples=_flip_samples,
+    tolerance=EXACT,
     errors=lambda: [ErrorSample((np.zeros((2, 3), np.float32),), {"axes": (0, -2)}, "differ")],
 )
 
 
-def _infer_roll(x: TensorType, shifts: tuple[int, ...], axes: tuple[int, ...] | None) -> tuple[TensorType, ...]:
+def _infer_roll(
+    x: TensorType, shifts: tuple[int, ...], axes: tuple[int, ...] | None
+) -> tuple[TensorType, ...]:
     if axes is None:
         if len(shifts) != 1:
-            raise TypeRuleError(f"roll: shifts must be one number when axes are not given, got {shifts}")
+            raise TypeRuleError(
+                f"roll: shifts must be one number when axes are not given, got {shifts}"
+            )
         return (x,)
     if len(shifts) != len(axes):
-        raise TypeRuleError(f"roll: shifts and axes must have one length, got {len(shifts)} and {len(axes)}")
+        raise TypeRuleError(
+            f"roll: shifts and axes must have one length, got {len(shifts)} and {len(axes)}"
+        )
     for axis in axes:
         normal_axis(axis, x.rank, "roll")
     return (x,)
@@ -165,11 +236,22 @@ def _roll_samples(dtype: DType, rng: Rng) -> list[Sample]:
 
 
 roll = OpDef(
-    "roll", ("x",), _infer_roll, _roll,
-    "x moved along axes by shifts, around the end; without axes, in flat order.", dtypes=dtypes.ALL,
-    attrs=(Attr("shifts", "ints"), Attr("axes", "ints", None)), traits=MOVEMENT, samples=_roll_samples, tolerance=EXACT,
-    errors=lambda: [ErrorSample((np.zeros((2, 3), np.float32),), {"shifts": (1, 2), "axes": (0,)}, "one length"),
-                    ErrorSample((np.zeros((2, 3), np.float32),), {"shifts": (1, 2)}, "one number")],
+    "roll",
+    ("x",),
+    _infer_roll,
+    _roll,
+    "x moved along axes by shifts, around the end; without axes, in flat order.",
+    dtypes=dtypes.ALL,
+    attrs=(Attr("shifts", "ints"), Attr("axes", "ints", None)),
+    traits=MOVEMENT,
+    samples=_roll_samples,
+    tolerance=EXACT,
+    errors=lambda: [
+        ErrorSample(
+            (np.zeros((2, 3), np.float32),), {"shifts": (1, 2), "axes": (0,)}, "one length"
+        ),
+        ErrorSample((np.zeros((2, 3), np.float32),), {"shifts": (1, 2)}, "one number"),
+    ],
 )
 
 
@@ -191,14 +273,24 @@ def _trilu(x: Array, upper: bool, k: int) -> Array:
 def _trilu_samples(dtype: DType, rng: Rng) -> list[Sample]:
     x = data(rng, dtype, 2, 4, 5)
     found = [Sample((x,), {"upper": u, "k": k}) for u in (True, False) for k in (0, 1, -2, 7, -9)]
-    return [*found, Sample((data(rng, dtype, 0, 3),)), Sample((data(rng, dtype, 17, 33),), {"k": -(2**62)})]
+    return [
+        *found,
+        Sample((data(rng, dtype, 0, 3),)),
+        Sample((data(rng, dtype, 17, 33),), {"k": -(2**62)}),
+    ]
 
 
 trilu = OpDef(
-    "trilu", ("x",), _infer_trilu, _trilu,
+    "trilu",
+    ("x",),
+    _infer_trilu,
+    _trilu,
     "The triangle on and above (upper) or on and below the k-th diagonal of each matrix; zero elsewhere.",
-    dtypes=dtypes.ALL, attrs=(Attr("upper", "bool", True), Attr("k", "int", 0)), traits=MOVEMENT,
-    samples=_trilu_samples, tolerance=EXACT,
+    dtypes=dtypes.ALL,
+    attrs=(Attr("upper", "bool", True), Attr("k", "int", 0)),
+    traits=MOVEMENT,
+    samples=_trilu_samples,
+    tolerance=EXACT,
     errors=lambda: [ErrorSample((np.zeros(3, np.float32),), {}, "rank")],
 )
 
@@ -213,20 +305,35 @@ def _infer_eye(shape: tuple[AnyDim, ...], k: int, dtype: DType) -> tuple[TensorT
 
 
 def _eye_samples(dtype: DType, rng: Rng) -> list[Sample]:
-    cases: list[tuple[tuple[int, int], int]] = [((3, 3), 0), ((2, 5), 1), ((5, 2), -1), ((4, 4), 9), ((0, 2), 0), ((3, 0), 0)]
+    cases: list[tuple[tuple[int, int], int]] = [
+        ((3, 3), 0),
+        ((2, 5), 1),
+        ((5, 2), -1),
+        ((4, 4), 9),
+        ((0, 2), 0),
+        ((3, 0), 0),
+    ]
     return [Sample((), {"shape": s, "k": k, "dtype": dtype}) for s, k in cases]
 
 
 eye = OpDef(
-    "eye", (), _infer_eye, lambda shape, k, dtype: np.eye(*shape, k=k, dtype=dtype.numpy),
-    "Ones on the k-th diagonal of a matrix, zeros elsewhere.", dtypes=dtypes.ALL,
-    attrs=(Attr("shape", "dims"), Attr("k", "int", 0), Attr("dtype", "dtype", dtypes.f32)), traits=MOVEMENT,
-    samples=_eye_samples, tolerance=EXACT,
+    "eye",
+    (),
+    _infer_eye,
+    lambda shape, k, dtype: np.eye(*shape, k=k, dtype=dtype.numpy),
+    "Ones on the k-th diagonal of a matrix, zeros elsewhere.",
+    dtypes=dtypes.ALL,
+    attrs=(Attr("shape", "dims"), Attr("k", "int", 0), Attr("dtype", "dtype", dtypes.f32)),
+    traits=MOVEMENT,
+    samples=_eye_samples,
+    tolerance=EXACT,
     errors=lambda: [ErrorSample((), {"shape": (3,)}, "two sizes")],
 )
 
 
-def _infer_iota(shape: tuple[AnyDim, ...], start: Any, step: Any, dtype: DType) -> tuple[TensorType, ...]:
+def _infer_iota(
+    shape: tuple[AnyDim, ...], start: Any, step: Any, dtype: DType
+) -> tuple[TensorType, ...]:
     if len(shape) != 1 or any(isinstance(d, int) and d < 0 for d in shape):
         raise TypeRuleError(f"iota: shape must be one size, got {list(shape)}")
     if dtype not in dtypes.REALS:
@@ -250,25 +357,46 @@ def _iota(shape: tuple[int, ...], start: Any, step: Any, dtype: DType) -> Array:
 
 def _iota_samples(dtype: DType, rng: Rng) -> list[Sample]:
     cases = [(n, 0, 1) for n in (0, 1, 9, 67)] + [(5, 100, -7), (3, 7, 0)]
-    found = [Sample((), {"shape": (n,), "start": a, "step": b, "dtype": dtype}) for n, a, b in cases]
+    found = [
+        Sample((), {"shape": (n,), "start": a, "step": b, "dtype": dtype}) for n, a, b in cases
+    ]
     if dtype.is_int:
-        found.append(Sample((), {"shape": (3,), "start": np.iinfo(dtype.numpy).max - 1, "step": 1, "dtype": dtype}))
+        found.append(
+            Sample(
+                (),
+                {"shape": (3,), "start": np.iinfo(dtype.numpy).max - 1, "step": 1, "dtype": dtype},
+            )
+        )
     else:
         found.append(Sample((), {"shape": (19,), "start": 0.1, "step": 0.3, "dtype": dtype}))
     return found
 
 
 iota = OpDef(
-    "iota", (), _infer_iota, _iota,
+    "iota",
+    (),
+    _infer_iota,
+    _iota,
     "start + i * step for i = 0, 1, ...; integers wrap, floats multiply and then add. `ops.arange` counts for you.",
-    dtypes=dtypes.REALS, attrs=(Attr("shape", "dims"), Attr("start", "any", 0), Attr("step", "any", 1),
-                                Attr("dtype", "dtype", dtypes.i64)),
-    samples=_iota_samples, tolerance=EXACT,
-    errors=lambda: [ErrorSample((), {"shape": (3, 2)}, "one size"), ErrorSample((), {"shape": (3,), "start": 0.5}, "start must be")],
+    dtypes=dtypes.REALS,
+    attrs=(
+        Attr("shape", "dims"),
+        Attr("start", "any", 0),
+        Attr("step", "any", 1),
+        Attr("dtype", "dtype", dtypes.i64),
+    ),
+    samples=_iota_samples,
+    tolerance=EXACT,
+    errors=lambda: [
+        ErrorSample((), {"shape": (3, 2)}, "one size"),
+        ErrorSample((), {"shape": (3,), "start": 0.5}, "start must be"),
+    ],
 )
 
 
-def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = dtypes.i64, graph: Any) -> Any:
+def arange(
+    start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = dtypes.i64, graph: Any
+) -> Any:
     """Numbers from start up to, but not including, stop, as NumPy's arange.
 
     Parameters
@@ -291,7 +419,9 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = dtypes.i
         raise TypeRuleError("arange: step must not be 0, got 0")
     if isinstance(stop, Dim):
         if not isinstance(start, int) or not isinstance(step, int):
-            raise TypeRuleError(f"arange: start and step must be ints when stop is a size, got {start!r} and {step!r}")
+            raise TypeRuleError(
+                f"arange: start and step must be ints when stop is a size, got {start!r} and {step!r}"
+            )
         n = ceil_div(stop - start, step)
     elif isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
         n = len(range(start, stop, step))
@@ -313,7 +443,9 @@ def _infer_depth_to_space(x: TensorType, block: int, mode: str) -> tuple[TensorT
     _block("depth_to_space", x, block)
     n, c, h, w = x.shape
     if isinstance(c, int) and c % (block * block):
-        raise TypeRuleError(f"depth_to_space: channels must be a multiple of {block * block}, got {c}")
+        raise TypeRuleError(
+            f"depth_to_space: channels must be a multiple of {block * block}, got {c}"
+        )
     return (x.with_shape((n, c // (block * block), h * block, w * block)),)
 
 
@@ -331,24 +463,41 @@ def _decompose_depth_to_space(x: Any, block: int, mode: str) -> Any:
     n, c, h, w = x.shape
     c = c // (block * block)
     if mode == "DCR":
-        y = view.transpose(view.reshape(x, shape=(n, block, block, c, h, w)), perm=(0, 3, 4, 1, 5, 2))
+        y = view.transpose(
+            view.reshape(x, shape=(n, block, block, c, h, w)), perm=(0, 3, 4, 1, 5, 2)
+        )
     else:
-        y = view.transpose(view.reshape(x, shape=(n, c, block, block, h, w)), perm=(0, 1, 4, 2, 5, 3))
+        y = view.transpose(
+            view.reshape(x, shape=(n, c, block, block, h, w)), perm=(0, 1, 4, 2, 5, 3)
+        )
     return view.reshape(y, shape=(n, c, h * block, w * block))
 
 
 def _depth_samples(dtype: DType, rng: Rng) -> list[Sample]:
-    return [Sample((data(rng, dtype, 2, 12, 3, 2),), {"block": 2, "mode": m}) for m in ("DCR", "CRD")] + [
-        Sample((data(rng, dtype, 1, 9, 2, 5),), {"block": 3}), Sample((data(rng, dtype, 0, 4, 2, 2),), {"block": 2})]
+    return [
+        Sample((data(rng, dtype, 2, 12, 3, 2),), {"block": 2, "mode": m}) for m in ("DCR", "CRD")
+    ] + [
+        Sample((data(rng, dtype, 1, 9, 2, 5),), {"block": 3}),
+        Sample((data(rng, dtype, 0, 4, 2, 2),), {"block": 2}),
+    ]
 
 
 depth_to_space = OpDef(
-    "depth_to_space", ("x",), _infer_depth_to_space, _depth_to_space,
+    "depth_to_space",
+    ("x",),
+    _infer_depth_to_space,
+    _depth_to_space,
     "Blocks of channels to blocks of pixels, NCHW; `DCR` has the depth innermost in the channel number, `CRD` outermost.",
-    dtypes=dtypes.ALL, attrs=(Attr("block", "int"), Attr("mode", "str", "DCR", ("DCR", "CRD"))), traits=MOVEMENT,
-    samples=_depth_samples, tolerance=EXACT, decompose=_decompose_depth_to_space,
-    errors=lambda: [ErrorSample((np.zeros((1, 6, 2, 2), np.float32),), {"block": 2}, "multiple"),
-                    ErrorSample((np.zeros((1, 6, 2, 2), np.float32),), {"block": 0}, ">= 1")],
+    dtypes=dtypes.ALL,
+    attrs=(Attr("block", "int"), Attr("mode", "str", "DCR", ("DCR", "CRD"))),
+    traits=MOVEMENT,
+    samples=_depth_samples,
+    tolerance=EXACT,
+    decompose=_decompose_depth_to_space,
+    errors=lambda: [
+        ErrorSample((np.zeros((1, 6, 2, 2), np.float32),), {"block": 2}, "multiple"),
+        ErrorSample((np.zeros((1, 6, 2, 2), np.float32),), {"block": 0}, ">= 1"),
+    ],
 )
 
 
@@ -356,7 +505,9 @@ def _infer_space_to_depth(x: TensorType, block: int) -> tuple[TensorType, ...]:
     _block("space_to_depth", x, block)
     n, c, h, w = x.shape
     if any(isinstance(d, int) and d % block for d in (h, w)):
-        raise TypeRuleError(f"space_to_depth: height and width must be multiples of {block}, got {h} and {w}")
+        raise TypeRuleError(
+            f"space_to_depth: height and width must be multiples of {block}, got {h} and {w}"
+        )
     return (x.with_shape((n, c * block * block, h // block, w // block)),)
 
 
@@ -369,15 +520,26 @@ def _space_to_depth(x: Array, block: int) -> Array:
 def _decompose_space_to_depth(x: Any, block: int) -> Any:
     n, c, h, w = x.shape
     y = view.reshape(x, shape=(n, c, h // block, block, w // block, block))
-    return view.reshape(view.transpose(y, perm=(0, 3, 5, 1, 2, 4)), shape=(n, c * block * block, h // block, w // block))
+    return view.reshape(
+        view.transpose(y, perm=(0, 3, 5, 1, 2, 4)),
+        shape=(n, c * block * block, h // block, w // block),
+    )
 
 
 space_to_depth = OpDef(
-    "space_to_depth", ("x",), _infer_space_to_depth, _space_to_depth,
+    "space_to_depth",
+    ("x",),
+    _infer_space_to_depth,
+    _space_to_depth,
     "Blocks of pixels to channels, NCHW; the inverse of depth_to_space in mode DCR.",
-    dtypes=dtypes.ALL, attrs=(Attr("block", "int"),), traits=MOVEMENT, tolerance=EXACT,
-    samples=lambda dtype, rng: [Sample((data(rng, dtype, 2, 3, 4, 6),), {"block": 2}),
-                                Sample((data(rng, dtype, 1, 2, 3, 3),), {"block": 3})],
+    dtypes=dtypes.ALL,
+    attrs=(Attr("block", "int"),),
+    traits=MOVEMENT,
+    tolerance=EXACT,
+    samples=lambda dtype, rng: [
+        Sample((data(rng, dtype, 2, 3, 4, 6),), {"block": 2}),
+        Sample((data(rng, dtype, 1, 2, 3, 3),), {"block": 3}),
+    ],
     decompose=_decompose_space_to_depth,
     errors=lambda: [ErrorSample((np.zeros((1, 6, 3, 2), np.float32),), {"block": 2}, "multiples")],
 )
@@ -405,7 +567,9 @@ def split(x: Any, sizes: int | Sequence[AnyDim], axis: int = 0) -> tuple[Any, ..
     total = x.shape[axis]
     if isinstance(sizes, int):
         if not isinstance(total, int) or sizes < 1:
-            raise TypeRuleError(f"split: a size >= 1 of pieces of a known axis must be given, got {sizes} of {total}")
+            raise TypeRuleError(
+                f"split: a size >= 1 of pieces of a known axis must be given, got {sizes} of {total}"
+            )
         sizes = [min(sizes, total - i) for i in range(0, total, sizes)] or [0]
     if any(isinstance(s, int) and s < 0 for s in sizes):
         raise TypeRuleError(f"split: sizes must be >= 0, got {list(sizes)}")
