@@ -248,3 +248,154 @@ def plan_matmul(
     }
     extent = items * -(-m // mc) * -(-n // nc)
     return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, int(cost))
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """Geometry of a convolution, channels last, always three spatial dimensions (depth, h, w).
+
+    `c` and `oc` are per group. `pads` is what lies in front; what lies behind follows from `out`.
+    """
+
+    batch: int
+    groups: int
+    c: int
+    oc: int
+    in_: tuple[int, int, int]
+    out: tuple[int, int, int]
+    kernel: tuple[int, int, int]
+    strides: tuple[int, int, int]
+    dilations: tuple[int, int, int]
+    pads: tuple[int, int, int]
+
+    @property
+    def rows(self) -> int:
+        """Output pixels."""
+        return self.batch * math.prod(self.out)
+
+    @property
+    def depth(self) -> int:
+        """Terms of one output element: taps times channels of a group."""
+        return math.prod(self.kernel) * self.c
+
+
+def conv_shape(
+    input_shape: Sequence[int],
+    oc: int,
+    kernel: Sequence[int],
+    *,
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    groups: int = 1,
+) -> ConvShape:
+    """Geometry of a convolution over [batch, spatial..., channels] with 1 to 3 spatial dimensions.
+
+    `pads` is (begin..., end...) as in ONNX; `oc` counts the output channels of all groups.
+    """
+    d = len(kernel)
+    strides, dilations = strides or [1] * d, dilations or [1] * d
+    pads = pads or [0] * (2 * d)
+    out = [
+        max(0, (x + pads[i] + pads[i + d] - (k - 1) * dilations[i] - 1) // strides[i] + 1)
+        for i, (x, k) in enumerate(zip(input_shape[1:-1], kernel, strict=True))
+    ]
+
+    def three(values: Sequence[int], fill: int) -> tuple[int, int, int]:
+        full = (*([fill] * (3 - d)), *values)
+        return full[0], full[1], full[2]
+
+    return ConvShape(
+        input_shape[0], groups, input_shape[-1] // groups, oc // groups,
+        three(input_shape[1:-1], 1), three(out, 1), three(kernel, 1), three(strides, 1),
+        three(dilations, 1), three(pads[:d], 0),
+    )  # fmt: skip
+
+
+def _conv_geometry(s: ConvShape, ldi: int | None, ldo: int | None) -> dict[str, AttrValue]:
+    attrs: dict[str, AttrValue] = {
+        "batch": s.batch,
+        "groups": s.groups,
+        "C": s.c,
+        "OC": s.oc,
+        "ldi": ldi if ldi is not None else s.groups * s.c,
+        "ldo": ldo if ldo is not None else s.groups * s.oc,
+    }
+    for name, values in (
+        ("in", s.in_),
+        ("out", s.out),
+        ("k", s.kernel),
+        ("stride", s.strides),
+        ("dilation", s.dilations),
+        ("pad", s.pads),
+    ):
+        attrs |= {f"{name}_{axis}": v for axis, v in zip("dhw", values, strict=True)}
+    return attrs
+
+
+def plan_pack_conv(s: ConvShape, *, dtype: str = "f32", level: str | None = None) -> Plan:
+    """Plan the packing of weights [groups * OC, k_d, k_h, k_w, C]; args: weights, packed.
+
+    The packed weights take `groups * packed_bytes(depth, oc)` bytes.
+    """
+    k = s.depth
+    return plan_pack(k, s.oc, trans=True, groups=s.groups, dtype=dtype, level=level)
+
+
+def plan_conv(
+    s: ConvShape,
+    *,
+    dtype: str = "f32",
+    ldi: int | None = None,
+    ldo: int | None = None,
+    clamp: tuple[float, float] | None = None,
+    steps: Sequence[Step] = (),
+    out_size: int | None = None,
+    level: str | None = None,
+) -> Plan:
+    """Plan a dense or grouped convolution over weights packed by `plan_pack_conv`.
+
+    Arguments of the thunk: input, packed, out, bias [groups * OC] or absent, workspace or absent,
+    then the operands of the epilogue. A 1x1 convolution without stride and padding comes back as
+    a matmul, which takes the same arguments.
+
+    Parameters
+    ----------
+    ldi, ldo : int, optional
+        Elements between pixels of the input and the output (default: all channels of all groups).
+    clamp, steps, out_size
+        As in `plan_matmul`.
+    """
+    size = ITEM_SIZE[dtype]
+    pointwise = s.in_ == s.out and s.kernel == (1, 1, 1) and s.strides == (1, 1, 1)
+    if pointwise and s.groups == 1 and s.pads == (0, 0, 0):
+        return plan_matmul(
+            s.rows, s.oc, s.c, dtype=dtype, lda=ldi or s.c, ldo=ldo or s.oc, clamp=clamp,
+            steps=steps, out_size=out_size, level=level,
+        )  # fmt: skip
+    name = f"conv.{dtype}@nhwc"
+    isa = level_of(name, level)
+    mr, nr = panel(dtype, level)
+    cost = 1.1 * _gemm_cost(s.rows, max(s.oc, nr), s.depth, s.groups, dtype, isa)
+    mc, nc, kc = gemm_blocks(
+        s.rows, s.oc, s.depth, s.groups, mr=mr, nr=nr, size=size, cost=cost, unpacked=False
+    )
+    if s.out[2] >= mr:
+        mc = max(1, round(mc / s.out[2])) * s.out[2]
+    narrow = out_size is not None and out_size != size
+    work = mr * ((kc + 2 * nr - 1) // nr * nr) + (mc * nc if narrow else 0)
+    work = -(-work * size // 64) * 64
+    lo, hi = clamp if clamp is not None else (0.0, 0.0)
+    attrs = _conv_geometry(s, ldi, ldo) | {
+        "mc": mc,
+        "nc": nc,
+        "kc": kc,
+        "out_size": out_size if out_size is not None else size,
+        "work_stride": work,
+        "clamp": int(clamp is not None),
+        "lo": lo,
+        "hi": hi,
+        "steps": encode_steps(steps),
+    }
+    extent = s.groups * -(-s.rows // mc) * -(-s.oc // nc)
+    return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, int(cost))

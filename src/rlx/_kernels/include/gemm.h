@@ -10,12 +10,19 @@
 
 enum { RLX_GEMM_MR = RLX_VREGS == 32 ? 14 : 6 };
 
+/* A stretch of K: k terms from a + a, at b + b. Rows of a convolution are
+ * several stretches of the input, one after another. */
+typedef struct rlx_gemm_run {
+    int64_t a, b, k;
+} rlx_gemm_run;
+
 #define RLX_GEMM_DECLARE(T, S) \
     typedef struct rlx_gemm_block_##S { \
-        int64_t rows, k, n;                                                          \
+        int64_t rows, n;                                                             \
+        const rlx_gemm_run *runs, *end; /* at least one */                           \
         const T *a;                                                                  \
         int64_t lda;     /* elements between rows of A */                            \
-        const T *b;      /* first panel, at the first k of the block */              \
+        const T *b;      /* first panel */              \
         int64_t bk, bp;  /* elements between k steps, between panels */              \
         T *c;                                                                        \
         int64_t ldc;                                                                 \

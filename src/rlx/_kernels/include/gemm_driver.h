@@ -38,7 +38,8 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
     for (int64_t k0 = 0; k0 == 0 || k0 < p->k; k0 += p->kc) {
         int64_t kc = p->k - k0 < p->kc ? p->k - k0 : p->kc;
         int last = k0 + kc >= p->k;
-        NAME(block) g = {.k = kc, .lda = p->lda, .ldc = ldc, .accumulate = k0 > 0,
+        rlx_gemm_run run = {0, 0, kc};
+        NAME(block) g = {.runs = &run, .end = &run + 1, .lda = p->lda, .ldc = ldc, .accumulate = k0 > 0,
                          .clamp = last && p->clamp, .lo = p->lo, .hi = p->hi};
         if (!packed && whole < cols) {
             const T *src = p->trans_b ? b + (n0 + whole) * p->ldb + k0 : b + k0 * p->ldb + n0 + whole;

@@ -1,9 +1,5 @@
 /* Template: micro-kernels, packing and the row block of one floating type.
- * Wants T (element), S (suffix), V/VU (vector, unaligned vector), W (lanes). */
-#define CAT_(a, b) a##b
-#define CAT(a, b) CAT_(a, b)
-#define NAME(x) CAT(x##_, S)
-
+ * Wants the names of template.h. */
 typedef CAT(rlx_gemm_block_, S) NAME(block);
 
 typedef struct NAME(piece) {
@@ -14,19 +10,13 @@ typedef struct NAME(piece) {
     int64_t last; /* valid columns of the last panel */
 } NAME(piece);
 
-#define LOAD(p) ((V) * (const VU *)(p))
-#define UNROLL _Pragma("GCC unroll 16")
-
 /* MR rows x NP panels. Every accumulator is one chain of FMAs in k order, so an
  * element's bits depend on K alone, not on the tile it falls in. Rows are
  * addressed by a pointer per three rows (base, base + lda, base + 2 lda); the
  * empty asm keeps the compiler from making a pointer of each row. */
 RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece) *q) {
     const NAME(block) *g = q->g;
-    int64_t k = g->k, lda = g->lda, bk = g->bk, bp = g->bp;
-    const T *b = q->b;
-    const T *a0 = g->a, *a3 = a0 + 3 * lda, *a6 = a3 + 3 * lda, *a9 = a6 + 3 * lda,
-            *a12 = a9 + 3 * lda;
+    int64_t lda = g->lda, bk = g->bk, bp = g->bp;
     V acc[RLX_GEMM_MR][8];
     UNROLL for (int i = 0; i < MR; i++)
         UNROLL for (int j = 0; j < NP; j++) acc[i][j] = (V){0};
@@ -48,17 +38,24 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
         __asm__("" : "+r"(a0), "+r"(a3), "+r"(a6), "+r"(a9), "+r"(a12));                \
     } while (0)
 
+    const rlx_gemm_run *run = g->runs;
+    do {
+        const T *b = q->b + run->b;
+        const T *a0 = g->a + run->a, *a3 = a0 + 3 * lda, *a6 = a3 + 3 * lda, *a9 = a6 + 3 * lda,
+                *a12 = a9 + 3 * lda;
+        int64_t k = run->k;
 #if RLX_VREGS == 16 /* few FMAs per step: halve the loop overhead */
-    for (; k >= 2; k -= 2) {
-        STEP(0);
-        STEP(1);
-        ADVANCE(2);
-    }
+        for (; k >= 2; k -= 2) {
+            STEP(0);
+            STEP(1);
+            ADVANCE(2);
+        }
 #endif
-    for (; k > 0; k--) {
-        STEP(0);
-        ADVANCE(1);
-    }
+        for (; k > 0; k--) {
+            STEP(0);
+            ADVANCE(1);
+        }
+    } while (++run < g->end);
 #undef STEP
 #undef ADVANCE
 

@@ -35,6 +35,7 @@
 #define V rlx_v32
 #define VU rlx_v32u
 #define W RLX_W32
+#include "template.h"
 #include "gemm_kernel.h"
 #include "gemm_driver.h"
 

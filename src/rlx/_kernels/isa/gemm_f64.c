@@ -7,6 +7,7 @@
 #define V rlx_v64
 #define VU rlx_v64u
 #define W RLX_W64
+#include "template.h"
 #include "gemm_kernel.h"
 #include "gemm_driver.h"
 

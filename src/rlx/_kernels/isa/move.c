@@ -49,35 +49,15 @@
  * destination is started, so a power-of-two pitch costs no extra misses.
  */
 #include "abi.h"
+#include "run.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
-#define MAX_RANK 32
-
 typedef struct {
     uint64_t low, high;
 } item16;
-
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* Split a flat row number into one index per axis of shape[0..n). */
-static void unravel(int64_t row, const int64_t *shape, int n, int64_t *index) {
-    for (int d = n - 1; d >= 0; d--) {
-        index[d] = row % shape[d];
-        row /= shape[d];
-    }
-}
-
-/* Advance an index by one row. */
-static inline void advance(const int64_t *shape, int n, int64_t *index) {
-    for (int d = n - 1; d >= 0; d--) {
-        if (++index[d] < shape[d])
-            return;
-        index[d] = 0;
-    }
-}
 
 /* Where padded index i of an axis of length n reads from; -1: nowhere. */
 static inline int64_t pad_source(int64_t i, int64_t n, int64_t mode) {
@@ -92,18 +72,6 @@ static inline int64_t pad_source(int64_t i, int64_t n, int64_t mode) {
     if (i < 0)
         i += period;
     return i < n ? i : period - i;
-}
-
-/* A short run: whole vectors, the last one overlapping. */
-static inline void copy_run(char *restrict d, const char *restrict s, int64_t n) {
-    if (n >= 16 && n <= 256) {
-        typedef char v16 __attribute__((vector_size(16), aligned(1)));
-        for (int64_t i = 0; i + 16 < n; i += 16)
-            *(v16 *)(d + i) = *(const v16 *)(s + i);
-        *(v16 *)(d + n - 16) = *(const v16 *)(s + n - 16);
-    } else {
-        memcpy(d, s, (size_t)n);
-    }
 }
 
 /* A transpose of 128-bit vectors by log2(W) rounds of interleaving. */

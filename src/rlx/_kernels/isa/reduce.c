@@ -30,7 +30,8 @@
  * sum 0, prod 1, mean NaN (0 for integers), max lowest, min highest.
  *
  * Loops. inner == 1: four accumulators along the row, one cascade step per 64
- * of them. inner >= TILE: eight registers of columns, walked down the rows.
+ * of them. inner >= TILE (8 registers): up to 64 registers of columns, eight rows at
+ * a time (a narrower tile makes the reads jump and loses half the bandwidth).
  * 1 < inner < TILE: as many rows as fit are taken as one wide row, so a
  * reduction over pixels of 3 channels runs at full width too. A column's bits
  * depend on nothing but the shape, so the range may be cut anywhere.
@@ -43,7 +44,8 @@
 
 #define CASCADE 64 /* terms added up before a sum moves one level up */
 #define LEVELS 5
-#define N_VEC 8    /* registers of a column tile */
+#define N_VEC 8    /* registers of the narrowest column tile */
+#define WIDEST 64    /* registers of the widest */
 
 #define LAYOUT "outer r1 mid r2 inner"
 #define SPLIT_LAYOUT "outer r inner block"

@@ -1,0 +1,210 @@
+/* Template: implicit GEMM convolution, channels last. See conv_f32.c. */
+#define CONV_LAYOUT                                                                       \
+    "batch groups C OC ldi ldo in_d in_h in_w out_d out_h out_w k_d k_h k_w "              \
+    "stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w "       \
+    "mc nc kc out_size work_stride clamp lo:f hi:f steps:*"
+
+enum { CONV_MAX_RUNS = 64 };
+
+typedef CAT(rlx_gemm_block_, S) NAME(block);
+
+typedef struct NAME(conv) {
+    int64_t batch, groups, c, oc, ldi, ldo, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
+    int64_t mc, nc, kc, out_size, work_stride, clamp;
+    T lo, hi;
+    const int64_t *steps;
+    int64_t n_steps;
+    int64_t rows, k;  /* output pixels; taps * c */
+    int64_t run;      /* elements of K that are contiguous in the input */
+    int64_t merged;   /* the taps of a kernel row are one run */
+    int64_t by_row;   /* tiles end where an output row ends */
+    int64_t ld_tile;
+} NAME(conv);
+
+static NAME(conv) NAME(conv_of)(const int64_t *at) {
+    NAME(conv) p;
+    memcpy(&p, at, 30 * sizeof(int64_t));
+    p.lo = (T)RLX_F(at, 30), p.hi = (T)RLX_F(at, 31);
+    p.steps = RLX_LIST(at, 32), p.n_steps = RLX_COUNT(at, 32);
+    p.rows = p.batch * p.out[0] * p.out[1] * p.out[2];
+    p.k = p.kernel[0] * p.kernel[1] * p.kernel[2] * p.c;
+    p.merged = p.ldi == p.c && (p.dilation[2] == 1 || p.kernel[2] == 1);
+    p.run = p.merged ? p.kernel[2] * p.c : p.c;
+    p.by_row = p.out[2] >= RLX_GEMM_MR && p.mc % p.out[2] == 0;
+    p.ld_tile = (p.kc + 2 * W - 1) / W * W;
+    return p;
+}
+
+typedef struct NAME(pixel) {
+    int64_t image, d, h, w; /* coordinates of the first tap */
+} NAME(pixel);
+
+static inline NAME(pixel) NAME(pixel_of)(const NAME(conv) *p, int64_t i) {
+    NAME(pixel) x;
+    x.w = i % p->out[2] * p->stride[2] - p->pad[2], i /= p->out[2];
+    x.h = i % p->out[1] * p->stride[1] - p->pad[1], i /= p->out[1];
+    x.d = i % p->out[0] * p->stride[0] - p->pad[0];
+    x.image = i / p->out[0];
+    return x;
+}
+
+/* Copy n elements; dst has room for a vector beyond them. */
+RLX_ALWAYS_INLINE void NAME(copy)(T *dst, const T *src, int64_t n) {
+    for (; n >= W; n -= W, dst += W, src += W)
+        *(VU *)dst = LOAD(src);
+    if (n > 0)
+        *(VU *)dst = NAME(rlx_load_part)(src, n);
+}
+
+RLX_ALWAYS_INLINE void NAME(zero)(T *dst, int64_t n) {
+    for (; n > 0; n -= W, dst += W)
+        *(VU *)dst = (V){0};
+}
+
+/* Terms [k0, k1) of the rows [i, i + rows) into dst, zeros where padding is. */
+static void NAME(gather)(const NAME(conv) *p, const T *in, T *dst, int64_t i, int64_t rows,
+                         int64_t k0, int64_t k1) {
+    int64_t row_stride = p->in[2] * p->ldi;
+    int64_t first = k0 / p->run, kw0 = p->merged ? 0 : first % p->kernel[2];
+    int64_t line = p->merged ? first : first / p->kernel[2];
+    int64_t kh0 = line % p->kernel[1], kd0 = line / p->kernel[1];
+    for (int64_t r = 0; r < rows; r++, dst += p->ld_tile) {
+        NAME(pixel) x = NAME(pixel_of)(p, i + r);
+        const T *image = in + x.image * p->in[0] * p->in[1] * row_stride;
+        int64_t kd = kd0, kh = kh0, kw = kw0, at = k0 % p->run;
+        int64_t lo = 0, hi = p->run; /* part of a run that is inside the row */
+        if (p->merged) {
+            int64_t right = p->in[2] - x.w;
+            lo = x.w < 0 ? -x.w * p->c : 0;
+            hi = right < p->kernel[2] ? right * p->c : p->run;
+            lo = lo < p->run ? lo : p->run;
+            hi = hi > lo ? hi : lo;
+        }
+        T *d = dst;
+        for (int64_t k = k0; k < k1;) {
+            int64_t end = p->run - at < k1 - k ? p->run : at + k1 - k;
+            int64_t id = x.d + kd * p->dilation[0], ih = x.h + kh * p->dilation[1];
+            int64_t iw = x.w + kw * p->dilation[2];
+            int inside = (uint64_t)id < (uint64_t)p->in[0] && (uint64_t)ih < (uint64_t)p->in[1] &&
+                         (p->merged || (uint64_t)iw < (uint64_t)p->in[2]);
+            if (inside) {
+                const T *src = image + (id * p->in[1] + ih) * row_stride + iw * p->ldi;
+                int64_t from = at > lo ? at : lo, to = end < hi ? end : hi;
+                if (from >= to) {
+                    NAME(zero)(d, end - at);
+                } else {
+                    NAME(zero)(d, from - at);
+                    NAME(copy)(d + (from - at), src + from, to - from);
+                    NAME(zero)(d + (to - at), end - to);
+                }
+            } else {
+                NAME(zero)(d, end - at);
+            }
+            d += end - at;
+            k += end - at;
+            at = 0;
+            if (p->merged || ++kw == p->kernel[2]) {
+                kw = 0;
+                if (++kh == p->kernel[1])
+                    kh = 0, kd++;
+            }
+        }
+    }
+}
+
+/* If the rows [i, i + rows) lie in one output row and no tap of theirs is in
+ * padding, list the stretches of K and return how many; else return 0. */
+static int64_t NAME(direct)(const NAME(conv) *p, int64_t i, int64_t rows, int64_t k0, int64_t k1,
+                            rlx_gemm_run *runs, int64_t *base) {
+    int64_t first = k0 / p->run;
+    if (i % p->out[2] + rows > p->out[2] || (k1 - 1) / p->run - first >= CONV_MAX_RUNS ||
+        p->run < 4)
+        return 0;
+    NAME(pixel) x = NAME(pixel_of)(p, i);
+    int64_t far_d = x.d + (p->kernel[0] - 1) * p->dilation[0];
+    int64_t far_h = x.h + (p->kernel[1] - 1) * p->dilation[1];
+    int64_t far_w = x.w + (rows - 1) * p->stride[2] + (p->kernel[2] - 1) * p->dilation[2];
+    if (x.d < 0 || x.h < 0 || x.w < 0 || far_d >= p->in[0] || far_h >= p->in[1] ||
+        far_w >= p->in[2])
+        return 0;
+    int64_t row_stride = p->in[2] * p->ldi, n = 0, at = k0 % p->run;
+    *base = ((x.image * p->in[0] + x.d) * p->in[1] + x.h) * row_stride + x.w * p->ldi;
+    for (int64_t k = k0, index = first; k < k1; index++) {
+        int64_t kw = p->merged ? 0 : index % p->kernel[2];
+        int64_t line = p->merged ? index : index / p->kernel[2];
+        int64_t kh = line % p->kernel[1], kd = line / p->kernel[1];
+        int64_t len = p->run - at < k1 - k ? p->run - at : k1 - k;
+        runs[n].a = (kd * p->dilation[0] * p->in[1] + kh * p->dilation[1]) * row_stride +
+                    kw * p->dilation[2] * p->ldi + at;
+        runs[n].b = k * W;
+        runs[n++].k = len;
+        k += len;
+        at = 0;
+    }
+    return n;
+}
+
+static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(conv) *p, int64_t g0,
+                           int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
+    int64_t cols = n1 - n0, panels = (p->oc + W - 1) / W, column = g0 * p->oc + n0;
+    const T *in = (const T *)RLX_PTR(t, f, 0) + g0 * p->c;
+    const T *b = (const T *)RLX_PTR(t, f, 1) + g0 * panels * W * p->k + n0 * p->k;
+    const T *bias = (const T *)RLX_OPT(t, f, 3);
+    T *work = (T *)(RLX_PTR(t, f, 4) + f->tid * p->work_stride);
+    int narrow = p->out_size != (int64_t)sizeof(T);
+    char *out = RLX_PTR(t, f, 2) + (m0 * p->ldo + column) * p->out_size;
+    T *c = narrow ? work + RLX_GEMM_MR * p->ld_tile : (T *)out;
+    int64_t ldc = narrow ? cols : p->ldo;
+    rlx_gemm_run runs[CONV_MAX_RUNS];
+
+    for (int64_t k0 = 0; k0 == 0 || k0 < p->k; k0 += p->kc) {
+        int64_t k1 = k0 + p->kc < p->k ? k0 + p->kc : p->k;
+        int last = k1 >= p->k;
+        NAME(block) g = {.n = cols, .b = b, .bk = W, .bp = p->k * W, .ldc = ldc,
+                         .accumulate = k0 > 0, .bias = last && bias ? bias + column : NULL,
+                         .clamp = last && p->clamp, .lo = p->lo, .hi = p->hi, .runs = runs};
+        for (int64_t i = m0; i < m1;) {
+            g.rows = p->by_row ? rlx_tile_rows(p->out[2], RLX_GEMM_MR, i % p->out[2])
+                               : rlx_tile_rows(m1 - m0, RLX_GEMM_MR, i - m0);
+            int64_t base, n_runs = k1 > k0 ? NAME(direct)(p, i, g.rows, k0, k1, runs, &base) : 0;
+            if (n_runs) {
+                g.a = in + base;
+                g.lda = p->stride[2] * p->ldi;
+                g.end = runs + n_runs;
+            } else {
+                NAME(gather)(p, in, work, i, g.rows, k0, k1);
+                runs[0] = (rlx_gemm_run){0, k0 * W, k1 - k0};
+                g.a = work;
+                g.lda = p->ld_tile;
+                g.end = runs + 1;
+            }
+            g.c = c + (i - m0) * ldc;
+            NAME(rlx_gemm_rows)(&g);
+            if (last && p->n_steps) {
+                rlx_epi_tile tile = {(char *)g.c, out + (i - m0) * p->ldo * p->out_size, ldc,
+                                     p->ldo, sizeof(T), p->out_size, g.rows, cols, i, column,
+                                     i * p->ldo + column};
+                int status = rlx_epilogue(t, f, p->steps, p->n_steps, &tile);
+                if (status)
+                    return status;
+            }
+            i += g.rows;
+        }
+    }
+    return RLX_OK;
+}
+
+static int NAME(conv_run)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
+    NAME(conv) p = NAME(conv_of)(t->attrs);
+    int64_t m_blocks = (p.rows + p.mc - 1) / p.mc, n_blocks = (p.oc + p.nc - 1) / p.nc;
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t m0 = i % m_blocks * p.mc, rest = i / m_blocks;
+        int64_t n0 = rest % n_blocks * p.nc, g = rest / n_blocks;
+        int64_t m1 = m0 + p.mc < p.rows ? m0 + p.mc : p.rows;
+        int64_t n1 = n0 + p.nc < p.oc ? n0 + p.nc : p.oc;
+        int status = NAME(conv_task)(t, f, &p, g, m0, m1, n0, n1);
+        if (status)
+            return status;
+    }
+    return RLX_OK;
+}

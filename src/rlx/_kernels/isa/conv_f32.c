@@ -1,0 +1,37 @@
+/* conv_f32: dense and grouped convolution, channels last, implicit GEMM.
+ *
+ * conv.f32@nhwc   args: input, packed weights, out, bias [groups * OC] | absent, workspace,
+ *                 operands of the epilogue
+ *   input  [batch, in_d, in_h, in_w, ldi]: groups * C channels used of each pixel
+ *   packed [group][ceil(OC / NR)][k_d * k_h * k_w * C][NR]: pack_b.f32 with trans of
+ *          [groups * OC, k_d, k_h, k_w, C]
+ *   out    [batch, out_d, out_h, out_w, ldo]: groups * OC channels used of each pixel
+ * attrs: C, OC are per group; pad_*: padding in front (what is behind follows from out_*);
+ *   mc nc kc: pixels, channels and depth of a task; the rest as in gemm_f32.c.
+ *   extent: groups * ceil(OC / nc) * ceil(batch * out_d * out_h * out_w / mc).
+ * 1-D and 2-D problems have leading dimensions of 1. A 1x1 convolution without stride and
+ * padding is a matmul; rlx/lower/gemm.py says so.
+ *
+ * Design. An output pixel is a row of A whose K is k_d * k_h stretches of the
+ * input (all taps of a kernel row lie side by side). A tile whose pixels are in
+ * one output row and away from the padding needs no copy: its rows are a
+ * constant stride apart, and the micro-kernel walks the stretches. Any other
+ * tile gathers its rows into a block of MR x kc in the first cache, zeros where
+ * padding is, once for all output channels. Both add in the same order, so the
+ * bits do not tell which it was. There is no im2col buffer.
+ */
+#include "epilogue.h"
+#include "gemm.h"
+
+#define T float
+#define S f32
+#define V rlx_v32
+#define VU rlx_v32u
+#define W RLX_W32
+#include "template.h"
+#include "conv_driver.h"
+
+const rlx_kernel_row rlx_rows_conv_f32[] = {
+    {"conv.f32@nhwc", conv_run_f32, CONV_LAYOUT, 0},
+    {NULL, NULL, NULL, 0},
+};

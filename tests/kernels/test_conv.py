@@ -1,0 +1,135 @@
+"""Convolution, channels last, against a direct sum in double precision."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from rlx.lower import gemm
+from rlx.testing.kernels import call_kernel
+
+DTYPES = {"f32": np.float32, "f64": np.float64}
+TOLERANCE = {"f32": 3e-6, "f64": 1e-14}
+
+
+def random(*shape, dtype="f32"):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(DTYPES[dtype])
+
+
+def reference(x, w, s):
+    """x [N, D, H, W, G C], w [G OC, kd, kh, kw, C] -> [N, od, oh, ow, G OC], tap by tap."""
+    x, w = x.astype(np.float64), w.astype(np.float64)
+    far = [
+        max(0, (o - 1) * st + (k - 1) * d + 1 - p - n)
+        for n, o, k, st, d, p in zip(s.in_, s.out, s.kernel, s.strides, s.dilations, s.pads,
+                                     strict=True)
+    ]
+    pads = list(zip(s.pads, far, strict=True))
+    x = np.pad(x, [(0, 0), *pads, (0, 0)])
+    out = np.zeros((s.batch, *s.out, s.groups * s.oc))
+    for tap in itertools.product(*map(range, s.kernel)):
+        window = x[(slice(None), *(
+            slice(t * d, t * d + (o - 1) * st + 1, st)
+            for t, d, o, st in zip(tap, s.dilations, s.out, s.strides, strict=True)))]
+        for g in range(s.groups):
+            a = window[..., g * s.c : (g + 1) * s.c]
+            out[..., g * s.oc : (g + 1) * s.oc] += a @ w[(slice(g * s.oc, (g + 1) * s.oc), *tap)].T
+    return out
+
+
+def convolve(s, x, w, level, dtype="f32", bias=None, threads=1, grain=None, out=None, **options):
+    pack = gemm.plan_pack_conv(s, dtype=dtype, level=level)
+    size = s.groups * gemm.packed_bytes(s.depth, s.oc, dtype, level) // x.itemsize
+    packed = np.full(size, np.nan, x.dtype)
+    call_kernel(pack.kernel, [w, packed], pack.attrs, extent=pack.extent, level=level)
+    plan = gemm.plan_conv(s, dtype=dtype, level=level, **options)
+    if out is None:
+        out = np.full((s.batch, *s.out, s.groups * s.oc), np.nan, x.dtype)
+    work = np.full(plan.workspace * threads, 0xFF, np.uint8) if plan.workspace else None
+    call_kernel(plan.kernel, [x, packed, out, bias, work], plan.attrs, extent=plan.extent,
+                threads=threads, grain=grain or plan.grain, level=level)
+    return out, plan
+
+
+def check(out, x, w, s, dtype="f32", bias=None):
+    extra = 0 if bias is None else bias.astype(np.float64)
+    want = reference(x, w, s) + extra
+    size = reference(np.abs(x), np.abs(w), s) + np.abs(extra) + 1e-30
+    assert not np.isnan(out).any()
+    assert (np.abs(out - want) <= TOLERANCE[dtype] * size).all()
+
+
+# spatial, C, OC, kernel, strides, dilations, pads, groups
+CASES = [
+    ((9, 40), 3, 16, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), 1),
+    ((12, 33), 8, 33, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    ((5, 5), 130, 17, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    ((20, 31), 3, 20, (7, 7), (2, 2), (1, 1), (3, 3, 2, 4), 1),
+    ((7, 7), 16, 24, (1, 1), (1, 1), (1, 1), (0, 0, 0, 0), 1),
+    ((8, 31), 16, 24, (1, 1), (2, 2), (1, 1), (0, 0, 0, 0), 1),
+    ((11, 30), 6, 5, (3, 2), (1, 2), (2, 3), (2, 0, 1, 5), 1),
+    ((10, 18), 12, 8, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 4),
+    ((6, 6), 4, 4, (5, 5), (1, 1), (1, 1), (4, 4, 4, 4), 1),
+    ((4, 3), 5, 3, (1, 1), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    ((900,), 1, 12, (400,), (160,), (1,), (0, 0), 1),
+    ((60,), 20, 12, (3,), (1,), (1,), (1, 1), 2),
+    ((300,), 80, 24, (3,), (2,), (1,), (1, 1), 1),
+    ((4, 5, 16), 3, 7, (2, 3, 3), (1, 2, 1), (2, 1, 1), (1, 0, 1, 1, 1, 1), 1),
+    ((1, 1), 4, 4, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    ((3, 3), 1, 1, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), 1),
+]
+
+
+def shape_of(case, batch):
+    spatial, c, oc, kernel, strides, dilations, pads, groups = case
+    return gemm.conv_shape((batch, *spatial, c), oc, kernel, strides=strides, dilations=dilations,
+                           pads=pads, groups=groups)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_conv(case, dtype, level, guarded):
+    for batch in (1, 3):
+        s = shape_of(case, batch)
+        x = guarded(random(batch, *s.in_, s.groups * s.c, dtype=dtype))
+        w = guarded(random(s.groups * s.oc, *s.kernel, s.c, dtype=dtype))
+        bias = guarded(random(s.groups * s.oc, dtype=dtype)) if batch == 3 else None
+        out = guarded(np.full((batch, *s.out, s.groups * s.oc), np.nan, x.dtype))
+        convolve(s, x, w, level, dtype, bias, out=out)
+        check(out, x, w, s, dtype, bias)
+
+
+def test_tiles_and_gathers_agree(level):
+    """A pixel's bits do not depend on whether its tile was gathered, nor on threads and cuts."""
+    s = gemm.conv_shape((1, 6, 64, 5), 40, (3, 3), pads=(1, 1, 1, 1))
+    x, w = random(1, 1, 6, 64, 5), random(40, 1, 3, 3, 5)
+    x[:] = x[:, :, :, :1]  # the same input at each column
+    out, plan = convolve(s, x, w, level)
+    assert (out[..., 1:-1, :] == out[..., 1:2, :]).all()
+    assert plan.extent >= 1
+    s = gemm.conv_shape((2, 30, 60, 24), 40, (3, 3), pads=(1, 1, 1, 1))
+    x, w = random(2, 1, 30, 60, 24), random(40, 1, 3, 3, 24)
+    one, plan = convolve(s, x, w, level)
+    assert plan.extent > 2
+    assert (one == convolve(s, x, w, level, threads=2)[0]).all()
+    assert (one == convolve(s, x, w, level, threads=2, grain=3)[0]).all()
+
+
+def test_channel_slices_and_clamp(level):
+    """Input and output are channel slices of wider tensors."""
+    s = gemm.conv_shape((1, 10, 20, 6), 9, (3, 3), pads=(1, 1, 1, 1))
+    wide, w, bias = random(1, 1, 10, 20, 10), random(9, 1, 3, 3, 6), random(9)
+    out = np.full((1, 1, 10, 20, 12), 99, np.float32)
+    convolve(s, wide, w, level, bias=bias, out=out, ldi=10, ldo=12, clamp=(0.0, 6.0))
+    assert (out[..., 9:] == 99).all()
+    want = np.clip(reference(wide[..., :6], w, s) + bias, 0, 6)
+    np.testing.assert_allclose(out[..., :9], want, rtol=1e-4, atol=1e-4)
+
+
+def test_empty(level):
+    for case in [((0, 5), 3, 4, (1, 3), (1, 1), (1, 1), (0, 0, 0, 0), 1),
+                 ((5, 5), 3, 4, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), 1)]:
+        s = shape_of(case, 0 if case[0][0] else 1)
+        out, plan = convolve(s, random(s.batch, *s.in_, 3), random(4, *s.kernel, 3), level)
+        assert plan.extent == 0
+        assert out.size == 0
