@@ -3,9 +3,10 @@
 from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.ir.graph import Node, Value
-from rlx.lower.context import Context, lowering, nbytes_of, shape_of
+from rlx.lower.context import Context, lowering, shape_of
+from rlx.lower.packing import packed
 from rlx.lower.program import Arg, Attrs, Operand, Transform
-from rlx.ops.rnn import ACTIVATIONS, DEFAULTS, GATES, chosen_activations
+from rlx.ops.rnn import ACTIVATIONS, GATES, chosen_activations
 
 _ORDER = {"lstm": [0, 2, 3, 1], "gru": [0, 1, 2], "rnn": [0]}
 _PEEPHOLES = [0, 2, 1]
@@ -16,23 +17,6 @@ _CODES = {name: i for i, name in enumerate(ACTIVATIONS)}
 
 def _unit(dtype: DType) -> int:
     return 16 if dtype == dtypes.f32 else 8
-
-
-def packed(ctx: Context, value: Value, transform: Transform) -> Operand:
-    """A value packed by a kernel: ahead if it is a weight, else in this run."""
-    if ctx.is_weight(value):
-        return ctx.weight(value, transform)
-    source, target = ctx.operand(value), ctx.temp(transform.nbytes, "packed")
-    args: list[Arg | None] = []
-    for where in transform.args:
-        if where is None:
-            args.append(None)
-        elif where[0] == 0:
-            args.append(ctx.read(source.at(where[1]), nbytes_of(value) - where[1]))
-        else:
-            args.append(ctx.write(target.at(where[1])))
-    ctx.call(transform.kernel, args, transform.attrs, extent=transform.extent, grain=1, cost=transform.nbytes / 4)
-    return target
 
 
 def _panels(ctx: Context, value: Value, order: list[int], hidden: int, depth: int) -> Operand:
@@ -109,5 +93,3 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
          "alpha": [alpha for _, alpha, _ in acts], "beta": [beta for _, _, beta in acts]},
         extent=dirs * -(-batch // _ROWS), grain=1, cost=work * (hidden + 20) * 0.05 + 50)
 
-
-__all__ = ["DEFAULTS", "lower_recurrent", "packed"]

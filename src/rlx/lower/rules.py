@@ -12,6 +12,7 @@ MODULES = (
     "control",
     "placement",
     "reduce",
+    "conv",
 )
 
 

@@ -16,6 +16,8 @@ _FAMILIES = (
     "control",
     "movement",
     "reduce",
+    "conv",
+    "quant",
 )
 
 TABLE: dict[str, OpDef] = {}

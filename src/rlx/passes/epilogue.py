@@ -1,6 +1,6 @@
 """What products and convolutions share: growing a chain of single readers that runs on the tile."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from rlx import dtypes
@@ -45,6 +45,7 @@ class Chain:
     end: Value
     nodes: list[Node] = field(default_factory=list)
     bias: Value | None = None
+    biased: bool = False
     perm: tuple[int, ...] | None = None
     extras: list[Value] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -70,18 +71,22 @@ def _attrs(node: Node) -> tuple[tuple[str, object], ...]:
     return tuple(node.attrs.items())
 
 
-def grow(start: Value, readers: Readers, *, transposes: bool = False) -> Chain:
+def grow(start: Value, readers: Readers, *, transposes: bool = False, biased: bool = False,
+         skip: Collection[int] = ()) -> Chain:
     """Follow single readers of `start` as long as an epilogue can do what they do.
 
     Parameters
     ----------
     transposes : bool
         Whether a transpose that keeps the last axis may be absorbed (before any step).
+    biased : bool
+        Whether the producer has a bias already.
+    skip : ids of nodes that belong to another chain.
     """
-    chain = Chain(start, start)
+    chain = Chain(start, start, biased=biased)
     while len(chain.steps) < MAX_STEPS:
         node = readers.only(chain.end)
-        if node is None or not _absorb(chain, node, transposes):
+        if node is None or id(node) in skip or not _absorb(chain, node, transposes):
             break
         chain.nodes.append(node)
         chain.end = node.outputs[0]
@@ -112,8 +117,8 @@ def _absorb(chain: Chain, node: Node, transposes: bool) -> bool:
     if other is value:
         return False
     last = value.shape[-1]
-    if name == "add" and not chain.steps and chain.bias is None and chain.perm is None and is_row(other, last):
-        chain.bias = other
+    if name == "add" and not chain.steps and not chain.biased and chain.perm is None and is_row(other, last):
+        chain.bias, chain.biased = other, True
         return True
     if not (is_row(other, last) or uniform(other) or other.shape == value.shape):
         return False
@@ -143,9 +148,3 @@ def operands(rewriter: Rewriter, chain: Chain) -> tuple[Value | None, list[Value
     extras = [rewriter.map[v] if v.shape == chain.end.shape and not is_row(v, size) else flat_row(rewriter, v, size)
               for v in chain.extras]
     return bias, extras
-
-
-def chains(graph: Graph, starts: Sequence[Value], *, transposes: bool = False) -> dict[int, Chain]:
-    """Chains by id of the producing node; no node is in two of them."""
-    readers = Readers(graph)
-    return {id(v.node): grow(v, readers, transposes=transposes) for v in starts}

@@ -6,7 +6,8 @@ become strides, a transpose of the result that keeps the last axis becomes the l
 """
 
 from rlx.ir.graph import CONSTANT, PARAM, Graph, Node, Rewriter, Value
-from rlx.passes.epilogue import FLOATS, Chain, chains, operands
+from rlx.passes.cleanup import eliminate_dead
+from rlx.passes.epilogue import FLOATS, Chain, Readers, grow, operands
 
 
 def fuse_matmul(graph: Graph) -> Graph:
@@ -16,16 +17,14 @@ def fuse_matmul(graph: Graph) -> Graph:
     starts = [n.outputs[0] for n in graph.nodes if n.op.name == "matmul" and _fits(n)]
     if not starts:
         return graph
-    found = chains(graph, starts, transposes=True)
+    readers = Readers(graph)
     last: dict[int, tuple[Node, Chain]] = {}
     inside: set[int] = set()
     for start in starts:
-        chain = found[id(start.node)]
+        chain = grow(start, readers, transposes=True, skip=inside)
         if not chain.grew and not any(_operand(v, i == 1)[1] for i, v in enumerate(start.node.inputs)):
             continue
         nodes = [start.node, *chain.nodes]
-        if any(id(n) in inside for n in nodes):
-            continue
         inside.update(id(n) for n in nodes)
         last[id(nodes[-1])] = (start.node, chain)
     if not last:
@@ -37,8 +36,6 @@ def fuse_matmul(graph: Graph) -> Graph:
             _emit(rewriter, TABLE["fused_matmul"], product, chain, node)
         elif id(node) not in inside:
             rewriter.copy(node)
-    from rlx.passes.cleanup import eliminate_dead
-
     return eliminate_dead(rewriter.finish())
 
 

@@ -7,9 +7,11 @@ from rlx.ir.opdef import Array
 from rlx.passes.base import Pass
 from rlx.passes.cleanup import eliminate_dead, fold_constants, inline_branches, merge_common, simplify
 from rlx.passes.decompose import decompose
+from rlx.passes.fuse_conv import fold_batch_norm, fuse_conv
 from rlx.passes.fuse_elementwise import fuse_elementwise
 from rlx.passes.fuse_matmul import fuse_matmul
 from rlx.passes.halves import widen_halves
+from rlx.passes.layout import channels_last
 
 Evaluate = Callable[[Graph], dict[str, Array]]
 
@@ -32,9 +34,12 @@ def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]
         fold,
         Pass("inline-branches", inline_branches),
         Pass("merge-common", merge_common),
+        Pass("fold-batch-norm", fold_batch_norm),
         *required,
+        Pass("channels-last", channels_last),
         Pass("simplify-again", simplify),
         Pass("merge-again", merge_common),
+        Pass("fuse-conv", fuse_conv),
         Pass("fuse-matmul", fuse_matmul),
         Pass("fuse-elementwise", fuse_elementwise),
     ]

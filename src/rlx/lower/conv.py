@@ -1,0 +1,87 @@
+"""Convolutions: channels-last kernels; weights are reordered and packed ahead where they are constant."""
+
+import math
+from collections.abc import Sequence
+
+from rlx.dtypes import DType
+from rlx.ir.graph import Node, Value
+from rlx.lower import gemm
+from rlx.lower.context import Context, lowering, nbytes_of, shape_of
+from rlx.lower.matmul import epilogue_steps
+from rlx.lower.movement import contiguous_strides, strided_copy
+from rlx.lower.packing import packed
+from rlx.lower.program import Operand, Transform
+from rlx.ops.conv import geometry
+
+
+def channels_last_weights(shape: Sequence[int], dtype: DType) -> Transform | None:
+    """[OC, C, kernel...] to [OC, kernel..., C]; None when the bytes are the same."""
+    oc, c, taps = shape[0], shape[1], math.prod(shape[2:])
+    if c == 1 or taps == 1 or oc * c * taps == 0:
+        return None
+    attrs = {"shape": [oc, taps, c], "src": [c * taps, 1, taps], "dst": [taps * c, c, 1], "src_start": 0, "dst_start": 0}
+    return Transform(f"strided.b{dtype.itemsize}", attrs, oc * c * taps * dtype.itemsize, oc * taps,
+                     ("ohwi", oc, c, taps, dtype.itemsize))
+
+
+def _transposed(ctx: Context, place: Operand, shape: Sequence[int], perm: Sequence[int], dtype: DType,
+                target: Operand | None = None) -> Operand:
+    """The value with its axes permuted, in new memory unless that changes nothing."""
+    kept = [p for p in perm if shape[p] != 1]
+    if kept == sorted(kept) and target is None:
+        return place
+    final = [shape[p] for p in perm]
+    if target is None:
+        target = ctx.temp(math.prod(shape) * dtype.itemsize, "layout")
+    strides = contiguous_strides(shape)
+    strided_copy(ctx, dtype.itemsize, final, place, [strides[p] for p in perm], target, contiguous_strides(final))
+    return target
+
+
+@lowering("conv")
+def lower_conv(ctx: Context, node: Node) -> None:
+    """Channels first: transpose, convolve, transpose."""
+    x, w, b = (*node.inputs, None)[:3]
+    out = node.outputs[0]
+    assert x is not None and w is not None
+    n, dtype = x.rank - 2, x.dtype
+    shape, final = shape_of(x), shape_of(out)
+    place = _transposed(ctx, ctx.operand(x), shape, [0, *range(2, n + 2), 1], dtype)
+    middle = [final[0], *final[2:], final[1]]
+    trivial = final[1] == 1 or math.prod(final[2:]) == 1
+    target = ctx.result(out) if trivial else ctx.temp(nbytes_of(out), "layout")
+    _convolve(ctx, node, place, [shape[0], *shape[2:], shape[1]], w, b, target, middle, (), ())
+    if not trivial:
+        _transposed(ctx, target, middle, [0, n + 1, *range(1, n + 1)], dtype, ctx.result(out))
+
+
+@lowering("conv_nhwc")
+def lower_conv_nhwc(ctx: Context, node: Node) -> None:
+    """Channels last, with an epilogue."""
+    x, w, b, *extras = (*node.inputs, None)[: max(3, len(node.inputs))]
+    assert x is not None and w is not None
+    out = node.outputs[0]
+    _convolve(ctx, node, ctx.operand(x), shape_of(x), w, b, ctx.result(out), shape_of(out),
+              [e for e in extras if e is not None], node.attrs["epilogue"])
+
+
+def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: Value, b: Value | None, out: Operand,
+              out_shape: Sequence[int], extras: Sequence[Value], epilogue: Sequence[object]) -> None:
+    dtype = w.dtype
+    n = w.rank - 2
+    weight = shape_of(w)
+    at = geometry("conv", n, *(node.attrs[k] for k in ("strides", "pads", "dilations", "groups")))
+    shape = gemm.conv_shape(x_shape, weight[0], weight[2:], strides=at.strides, dilations=at.dilations, pads=at.pads,
+                            groups=at.groups)
+    nbytes = math.prod(x_shape) * dtype.itemsize
+    pack = gemm.plan_pack_conv(shape, dtype=dtype.name, level=ctx.isa)
+    size = at.groups * gemm.packed_bytes(shape.depth, shape.oc, dtype.name, ctx.isa)
+    transform = Transform(pack.kernel, pack.attrs, size, pack.extent, ("pack_conv", ctx.isa, weight, at.groups),
+                          first=channels_last_weights(weight, dtype))
+    kernel = packed(ctx, w, transform)
+    steps, operands, clamp, last = epilogue_steps(ctx, extras, epilogue, dtype, out_shape, 5)  # type: ignore[arg-type]
+    plan = gemm.plan_conv(shape, dtype=dtype.name, clamp=clamp, steps=steps, out_size=last.itemsize, level=ctx.isa)
+    work = ctx.work(plan.workspace) if plan.workspace else None
+    ctx.call(plan.kernel, [ctx.read(x, nbytes), ctx.read(kernel), ctx.write(out, math.prod(out_shape) * last.itemsize),
+                           ctx.maybe(b), work, *operands],
+             plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)

@@ -1,0 +1,182 @@
+"""Convolutions over 1 to 3 spatial axes, channels first; the channels-last forms are made by passes."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.dtypes import FLOATS, DType
+from rlx.errors import TypeRuleError
+from rlx.ir.dims import AnyDim
+from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample
+from rlx.ir.types import TensorType
+from rlx.ops._rules import Rng, data, require_dtype, require_rank, same_dtype
+from rlx.ops.matmul import PRODUCT, Epilogue, epilogue_types, run_epilogue
+
+GEOMETRY = (Attr("strides", "ints", None), Attr("pads", "ints", None), Attr("dilations", "ints", None),
+            Attr("groups", "int", 1))
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Attributes of a convolution with the defaults filled in."""
+
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+    groups: int
+
+
+def geometry(op: str, n: int, strides: Sequence[int] | None, pads: Sequence[int] | None,
+             dilations: Sequence[int] | None, groups: int) -> Geometry:
+    """Check the attributes of a convolution with n spatial axes.
+
+    Raises
+    ------
+    TypeRuleError
+        A list has the wrong length or a number is out of range.
+    """
+    found = Geometry(tuple(strides or (1,) * n), tuple(pads or (0,) * 2 * n), tuple(dilations or (1,) * n), groups)
+    for name, values, want, least in (("strides", found.strides, n, 1), ("pads", found.pads, 2 * n, 0),
+                                      ("dilations", found.dilations, n, 1)):
+        if len(values) != want:
+            raise TypeRuleError(f"{op}: {name} must have {want} numbers, got {list(values)}")
+        if any(v < least for v in values):
+            raise TypeRuleError(f"{op}: {name} must be >= {least}, got {list(values)}")
+    if groups < 1:
+        raise TypeRuleError(f"{op}: groups must be >= 1, got {groups}")
+    return found
+
+
+def window_size(op: str, size: AnyDim, kernel: int, stride: int, before: int, after: int, dilation: int) -> AnyDim:
+    """Number of places of a window on an axis."""
+    room = size + (before + after - (kernel - 1) * dilation - 1)
+    if isinstance(room, int) and room < 0:
+        if size == 0:
+            return 0
+        raise TypeRuleError(f"{op}: the kernel must fit the padded input, got kernel {kernel} (dilation {dilation})"
+                            f" and size {size} with pads {before}, {after}")
+    return room // stride + 1
+
+
+def conv_type(op: str, x: TensorType, w: TensorType, b: TensorType | None, at: dict[str, Any]) -> TensorType:
+    """Type of a channels-first convolution; rules shared by the float, integer and quantised ones."""
+    require_rank(op, x, 3, 5, "x")
+    if w.rank != x.rank:
+        raise TypeRuleError(f"{op}: rank of w must be that of x, got {x} and {w}")
+    n = x.rank - 2
+    g = geometry(op, n, at["strides"], at["pads"], at["dilations"], at["groups"])
+    if any(not isinstance(d, int) for d in w.shape):
+        raise TypeRuleError(f"{op}: sizes of w must be numbers, got {w}")
+    kernel = [d for d in w.shape[2:] if isinstance(d, int)]
+    if any(k < 1 for k in kernel):
+        raise TypeRuleError(f"{op}: kernel sizes must be >= 1, got {w}")
+    if x.shape[1] != w.shape[1] * g.groups:
+        raise TypeRuleError(f"{op}: channels of x must be groups * w.shape[1] = {w.shape[1] * g.groups}, got {x}")
+    if isinstance(w.shape[0], int) and w.shape[0] % g.groups:
+        raise TypeRuleError(f"{op}: output channels must divide by groups {g.groups}, got {w}")
+    if b is not None and b.shape != w.shape[:1]:
+        raise TypeRuleError(f"{op}: b must have shape [{w.shape[0]}], got {b}")
+    spatial = [window_size(op, x.shape[2 + i], kernel[i], g.strides[i], g.pads[i], g.pads[i + n], g.dilations[i])
+               for i in range(n)]
+    return x.with_shape((x.shape[0], w.shape[0], *spatial))
+
+
+def _infer_conv(x: TensorType, w: TensorType, b: TensorType | None = None, **at: Any) -> tuple[TensorType, ...]:
+    require_dtype("conv", same_dtype("conv", [t for t in (x, w, b) if t is not None]), FLOATS)
+    return (conv_type("conv", x, w, b, at),)
+
+
+def conv_reference(x: Array, w: Array, b: Array | None, strides: Sequence[int] | None, pads: Sequence[int] | None,
+                   dilations: Sequence[int] | None, groups: int) -> Array:
+    """Convolution as a sum over the taps of the kernel."""
+    n = x.ndim - 2
+    g = geometry("conv", n, strides, pads, dilations, groups)
+    out = conv_type("conv", TensorType.of(FLOATS[0], x.shape), TensorType.of(FLOATS[0], w.shape), None,
+                    {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups})
+    spatial = [int(d) for d in out.shape[2:] if isinstance(d, int)]
+    x = np.pad(x, [(0, 0), (0, 0), *((g.pads[i], g.pads[i + n]) for i in range(n))])
+    batch, channels = x.shape[:2]
+    per, oc = channels // groups, w.shape[0] // groups
+    y = np.zeros((batch, groups, oc, *spatial), x.dtype)
+    weights = w.reshape(groups, oc, per, *w.shape[2:])
+    for tap in itertools.product(*(range(k) for k in w.shape[2:])):
+        at = tuple(slice(t * d, t * d + max(0, (o - 1) * s + 1), s)
+                   for t, d, o, s in zip(tap, g.dilations, spatial, g.strides, strict=True))
+        part = x[(slice(None), slice(None), *at)].reshape(batch, groups, per, *spatial)
+        y += np.einsum("ngc...,goc->ngo...", part, weights[(..., *tap)])
+    y = y.reshape(batch, w.shape[0], *spatial)
+    return y if b is None else y + b.reshape(-1, *(1,) * n)
+
+
+def _conv(x: Array, w: Array, b: Array | None = None, *, strides: Any, pads: Any, dilations: Any, groups: int) -> Array:
+    return conv_reference(x, w, b, strides, pads, dilations, groups)
+
+
+CONV_CASES: list[tuple[tuple[int, ...], tuple[int, ...], bool, dict[str, Any]]] = [
+    ((1, 3, 7, 7), (8, 3, 3, 3), True, {"pads": (1, 1, 1, 1)}),
+    ((2, 4, 6, 5), (17, 4, 1, 1), False, {}),
+    ((1, 4, 9, 8), (6, 4, 3, 2), True, {"strides": (2, 1), "pads": (0, 1, 2, 0), "dilations": (2, 3)}),
+    ((1, 6, 8, 8), (6, 1, 3, 3), True, {"pads": (1, 1, 1, 1), "groups": 6}),
+    ((2, 6, 5, 5), (12, 1, 3, 3), False, {"groups": 6, "strides": (2, 2)}),
+    ((1, 8, 5, 6), (4, 2, 3, 3), True, {"groups": 4}),
+    ((2, 5, 20), (7, 5, 4), True, {"pads": (2, 1), "strides": (3,)}),
+    ((1, 1, 33), (3, 1, 5), False, {}),
+    ((1, 2, 4, 5, 6), (3, 2, 2, 3, 2), True, {"pads": (1, 0, 1, 0, 1, 1), "strides": (1, 2, 1)}),
+    ((1, 5, 1, 1), (6, 5, 1, 1), True, {}),
+    ((0, 3, 5, 5), (4, 3, 3, 3), True, {}),
+    ((1, 33, 6, 19), (35, 33, 3, 3), True, {"pads": (1, 1, 1, 1)}),
+]
+
+
+def _conv_samples(dtype: DType, rng: Rng) -> list[Sample]:
+    return [Sample((data(rng, dtype, *x, low=-2, high=2), data(rng, dtype, *w, low=-1, high=1),
+                    data(rng, dtype, w[0]) if bias else None), attrs) for x, w, bias, attrs in CONV_CASES]
+
+
+def _conv_errors() -> list[ErrorSample]:
+    x, w = np.zeros((1, 4, 5, 5), np.float32), np.zeros((6, 4, 3, 3), np.float32)
+    return [
+        ErrorSample((x, w[:, :3]), {}, "channels of x"), ErrorSample((x, w, np.zeros(5, np.float32)), {}, "b must have shape"),
+        ErrorSample((x, w), {"strides": (1,)}, "strides must have 2"), ErrorSample((x, w), {"pads": (-1, 0, 0, 0)}, "pads must be"),
+        ErrorSample((x, w[:, :2]), {"groups": 4}, "channels of x"), ErrorSample((x[:, :, :2], w), {}, "must fit"),
+        ErrorSample((x, w[:, :, 0]), {}, "rank"), ErrorSample((x, w.astype(np.float64)), {}, "types must match"),
+        ErrorSample((x, w[:, :1][:5]), {"groups": 4}, "output channels"), ErrorSample((x, w), {"strides": (0, 1)}, "strides must be"),
+    ]
+
+
+conv = OpDef(
+    "conv", ("x", "w", "b?"), _infer_conv, _conv,
+    "Convolution of x [N, C, spatial...] with w [OC, C / groups, kernel...]; pads: (before..., after...).",
+    attrs=GEOMETRY, dtypes=FLOATS, samples=_conv_samples, errors=_conv_errors, tolerance=PRODUCT,
+)
+
+
+def first(t: TensorType) -> TensorType:
+    """A channels-last type as channels first."""
+    return t.with_shape((t.shape[0], t.shape[-1], *t.shape[1:-1]))
+
+
+def last(t: TensorType) -> TensorType:
+    """A channels-first type as channels last."""
+    return t.with_shape((t.shape[0], *t.shape[2:], t.shape[1]))
+
+
+def _infer_nhwc(x: TensorType, w: TensorType, b: TensorType | None = None, *extras: TensorType, epilogue: Epilogue,
+                **at: Any) -> tuple[TensorType, ...]:
+    (y,) = _infer_conv(first(x), w, b, **at)
+    return (epilogue_types("conv_nhwc", last(y), extras, epilogue),)
+
+
+def _nhwc(x: Array, w: Array, b: Array | None = None, *extras: Array, epilogue: Epilogue, **at: Any) -> Array:
+    y = conv_reference(np.moveaxis(x, -1, 1), w, b, **at)
+    return run_epilogue(np.moveaxis(y, 1, -1), extras, epilogue)
+
+
+conv_nhwc = OpDef(
+    "conv_nhwc", ("x", "w", "b?", "extras*"), _infer_nhwc, _nhwc,
+    "conv of x [N, spatial..., C], then elementwise steps on the tile.",
+    attrs=(*GEOMETRY, Attr("epilogue", "any", ())), dtypes=FLOATS, tolerance=PRODUCT, internal=True,
+)

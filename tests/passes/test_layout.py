@@ -1,0 +1,132 @@
+"""Channels-last layout, folded batch norms and fused epilogues change neither values nor shapes."""
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx import ops
+
+OFF = ("channels-last", "fold-batch-norm", "fuse-conv", "fuse-matmul", "fuse-elementwise")
+
+
+def array(*shape, seed=0):
+    return np.random.default_rng(seed + sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def check(build, *, kernels=None, tolerance=1e-5, **shapes):
+    """Same values with the passes and without; returns how often each kernel is called."""
+    feeds = {name: array(*shape) for name, shape in shapes.items()}
+
+    def run(**options):
+        graph = rlx.Graph("g")
+        results = build(*(graph.input(name, shape) for name, shape in shapes.items()))
+        for i, value in enumerate(results if isinstance(results, tuple) else (results,)):
+            graph.output(f"y{i}", value)
+        exe = rlx.compile(graph, rlx.CompileOptions(threads=1, check=True, poison=True, **options))
+        return exe, exe.run(feeds)
+
+    exe, got = run()
+    _, plain = run(optimize=False)
+    _, disabled = run(disable=OFF)
+    for name in got.keys():
+        assert got[name].shape == plain[name].shape
+        np.testing.assert_allclose(got[name], plain[name], rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(disabled[name], plain[name], rtol=tolerance, atol=tolerance)
+    if kernels is not None:
+        assert exe.explain().kernels == kernels
+    return exe.explain().kernels
+
+
+def block(x, oc, k=3, seed=0):
+    c = x.shape[1]
+    w = x.graph.constant(array(oc, c, k, k, seed=seed) / 8)
+    y = ops.conv(x, w, x.graph.constant(array(oc)), pads=(k // 2,) * 4)
+    return ops.relu(y)
+
+
+def test_chain_has_one_transpose_at_each_end():
+    def net(x):
+        y = block(x, 8)
+        z = block(y, 8, seed=1)
+        return block(ops.add(y, z), 4, k=1)
+
+    check(net, x=(2, 3, 9, 11), kernels={"strided.b4": 2, "conv.f32@nhwc": 2, "matmul.f32": 1})
+
+
+def test_no_transposes_for_one_channel_and_a_pixel():
+    def net(x):
+        y = block(x, 8)
+        return ops.reshape(ops.conv(y, x.graph.constant(array(5, 8, 6, 7))), shape=(1, 5))
+
+    check(net, x=(1, 1, 6, 7), kernels={"conv.f32@nhwc": 2})
+
+
+def test_broadcast_operands_concat_slice_and_softmax():
+    def net(x, scale):
+        y = block(x, 6)
+        y = y * scale + x.graph.constant(array(6, 1, 1)) - x.graph.constant(array(7))
+        z = ops.concat(y, block(x, 5), axis=1)
+        return ops.slice(z, starts=(1, 2), stops=(9, 6), axes=(1, 3)), y
+
+    check(net, x=(2, 3, 5, 7), scale=(6, 1, 1))
+
+
+def test_mixed_operands():
+    def net(x, r):
+        y = block(x, 6)
+        return ops.relu(y + r) + r * 2.0, y
+
+    check(net, x=(1, 3, 5, 6), r=(1, 6, 5, 6))
+
+
+def test_spelled_out_transposes_vanish():
+    def net(x):
+        y = block(ops.transpose(x, perm=(0, 3, 1, 2)), 6)
+        return ops.transpose(y, perm=(0, 2, 3, 1))
+
+    check(net, x=(2, 5, 6, 3), kernels={"conv.f32@nhwc": 1})
+
+
+def test_flattened_space_to_tokens_and_back():
+    def net(x):
+        y = block(x, 8)
+        tokens = ops.transpose(ops.reshape(y, shape=(2, 8, 30)), perm=(0, 2, 1))
+        tokens = ops.matmul(tokens, x.graph.constant(array(8, 8)))
+        return block(ops.reshape(ops.transpose(tokens, perm=(0, 2, 1)), shape=(2, 8, 5, 6)), 4)
+
+    check(net, x=(2, 3, 5, 6), kernels={"strided.b4": 2, "conv.f32@nhwc": 2, "matmul.f32": 1})
+
+
+@pytest.mark.parametrize("spatial", [(9,), (5, 6), (3, 4, 5)])
+def test_ranks_groups_and_parameters(spatial):
+    n = len(spatial)
+
+    def net(x):
+        g = x.graph
+        y = ops.relu(ops.conv(x, g.constant(array(6, 2, *(3,) * n)), groups=2, pads=(1,) * 2 * n))
+        return ops.conv(y, g.constant(array(6, 1, *(3,) * n)), g.constant(array(6)), groups=6, strides=(2,) * n)
+
+    check(net, x=(2, 4, *spatial))
+
+
+def test_scale_and_shift_per_channel_fold_into_weights():
+    def net(x):
+        g = x.graph
+        y = ops.conv(x, g.constant(array(6, 3, 3, 3)))
+        y = (y - g.constant(array(1, 6, 1, 1))) * g.constant(array(6, 1, 1)) / 3.0 + g.constant(array(6, 1, 1))
+        return ops.relu(y)
+
+    check(net, x=(2, 3, 7, 8), tolerance=1e-4, kernels={"strided.b4": 2, "conv.f32@nhwc": 1})
+
+
+def test_residual_and_activation_in_the_epilogue():
+    def net(x):
+        y = block(x, 6)
+        z = ops.conv(y, x.graph.constant(array(6, 6, 1, 1)), x.graph.constant(array(6)))
+        return ops.relu(z + y)
+
+    check(net, x=(2, 3, 7, 8), kernels={"strided.b4": 2, "conv.f32@nhwc": 1, "matmul.f32": 1})
+
+
+def test_weights_given_at_run_time():
+    check(lambda x, w, b: ops.relu(ops.conv(x, w, b)), x=(1, 3, 6, 6), w=(5, 3, 2, 3), b=(5,))
