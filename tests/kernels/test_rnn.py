@@ -27,7 +27,8 @@ class Packed:
         self.hidden = gh // self.gates
         self.panels = -(-self.hidden // self.unit)
         self.linear, self.type = linear, w.dtype
-        self.w, self.r = self.pack(w, self.gates, ORDER[kind]), self.pack(r, self.gates, ORDER[kind])
+        self.w = self.pack(w, self.gates, ORDER[kind])
+        self.r = self.pack(r, self.gates, ORDER[kind])
         self.p = None if p is None else self.pack(p[:, :, None], 3, [0, 2, 1])
         self.b = self.rbh = None
         if b is not None:
