@@ -142,10 +142,11 @@ def _split(total: int, parts: int, unit: int) -> int:
 
 
 def gemm_blocks(
-    m: int, n: int, k: int, batch: int, *, mr: int, nr: int, size: int, cost: float, unpacked: bool
-) -> tuple[int, int, int]:
-    """Rows, columns and depth (mc, nc, kc) of a task; they do not influence the bits."""
-    kc = k_block(k)
+    m: int, n: int, k: int, batch: int, *, mr: int, nr: int, size: int, cost: float,
+    unpacked: bool = False, kc: int | None = None,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Rows, columns and depth (mc, nc, kc) of a task; only kc influences the bits."""
+    kc = kc or k_block(k)
     want = int(min(16, max(1, cost / _TASK_NS)))
     tiles = max(1, -(-m // mr))
     rows = max(1, -(-m // tiles))
@@ -155,14 +156,14 @@ def gemm_blocks(
     n_blocks = max(1, -(-n // nc))
     resident = k * n * size <= _L2_BLOCK
     # B comes from afar, or is packed by every task: then many rows must share it.
-    fewest = 16 if unpacked else 1 if resident else 8
+    fewest = 16 if unpacked else 1 if resident else 4
     most = 64 if k <= kc else 16
     m_blocks = -(-tiles // most)
     if batch * n_blocks * m_blocks < want:
         m_blocks = max(m_blocks, min(-(-tiles // fewest), -(-want // (batch * n_blocks))))
     mc = _split(tiles, m_blocks, 1) * rows
     m_blocks = max(1, -(-m // mc))
-    if batch * n_blocks * m_blocks < want:
+    if 2 * batch * n_blocks * m_blocks <= want:
         nc = min(nc, _split(n, -(-want // (batch * m_blocks)), min(unit, 4 * nr)))
     return mc, nc, kc
 
@@ -333,6 +334,20 @@ def _conv_geometry(s: ConvShape, ldi: int | None, ldo: int | None) -> dict[str, 
     return attrs
 
 
+def conv_k_block(s: ConvShape, ldi: int | None = None) -> int:
+    """K of one pass: whole kernel rows (or a part that divides one), about 512 to 768 terms."""
+    merged = s.dilations[2] == 1 or s.kernel[2] == 1
+    run = s.c * s.kernel[2] if merged and (ldi or s.groups * s.c) == s.c else s.c
+    if run == 0:
+        return 1
+    if run <= 768:
+        lines = s.depth // run
+        return -(-lines // -(-lines // (768 // run))) * run
+    fewest = -(-run // _MAX_KC)
+    parts = next((p for p in range(fewest, fewest + 4) if run % p == 0), fewest)
+    return -(-run // parts)
+
+
 def plan_pack_conv(s: ConvShape, *, dtype: str = "f32", level: str | None = None) -> Plan:
     """Plan the packing of weights [groups * OC, k_d, k_h, k_w, C]; args: weights, packed.
 
@@ -378,9 +393,10 @@ def plan_conv(
     mr, nr = panel(dtype, level)
     cost = 1.1 * _gemm_cost(s.rows, max(s.oc, nr), s.depth, s.groups, dtype, isa)
     mc, nc, kc = gemm_blocks(
-        s.rows, s.oc, s.depth, s.groups, mr=mr, nr=nr, size=size, cost=cost, unpacked=False
-    )
-    if s.out[2] >= mr:
+        s.rows, s.oc, s.depth, s.groups, mr=mr, nr=nr, size=size, cost=min(cost, 8 * _TASK_NS),
+        kc=conv_k_block(s, ldi),
+    )  # fmt: skip
+    if s.out[2] >= mr * 2 // 3:
         mc = max(1, round(mc / s.out[2])) * s.out[2]
     narrow = out_size is not None and out_size != size
     work = mr * ((kc + 2 * nr - 1) // nr * nr) + (mc * nc if narrow else 0)

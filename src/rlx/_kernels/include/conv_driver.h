@@ -30,7 +30,7 @@ static NAME(conv) NAME(conv_of)(const int64_t *at) {
     p.k = p.kernel[0] * p.kernel[1] * p.kernel[2] * p.c;
     p.merged = p.ldi == p.c && (p.dilation[2] == 1 || p.kernel[2] == 1);
     p.run = p.merged ? p.kernel[2] * p.c : p.c;
-    p.by_row = p.out[2] >= RLX_GEMM_MR && p.mc % p.out[2] == 0;
+    p.by_row = p.out[2] >= RLX_GEMM_MR * 2 / 3 && p.mc % p.out[2] == 0;
     p.ld_tile = (p.kc + 2 * W - 1) / W * W;
     return p;
 }
@@ -112,36 +112,95 @@ static void NAME(gather)(const NAME(conv) *p, const T *in, T *dst, int64_t i, in
     }
 }
 
-/* If the rows [i, i + rows) lie in one output row and no tap of theirs is in
- * padding, list the stretches of K and return how many; else return 0. */
-static int64_t NAME(direct)(const NAME(conv) *p, int64_t i, int64_t rows, int64_t k0, int64_t k1,
-                            rlx_gemm_run *runs, int64_t *base) {
-    int64_t first = k0 / p->run;
-    if (i % p->out[2] + rows > p->out[2] || (k1 - 1) / p->run - first >= CONV_MAX_RUNS ||
-        p->run < 4)
-        return 0;
-    NAME(pixel) x = NAME(pixel_of)(p, i);
-    int64_t far_d = x.d + (p->kernel[0] - 1) * p->dilation[0];
-    int64_t far_h = x.h + (p->kernel[1] - 1) * p->dilation[1];
-    int64_t far_w = x.w + (rows - 1) * p->stride[2] + (p->kernel[2] - 1) * p->dilation[2];
-    if (x.d < 0 || x.h < 0 || x.w < 0 || far_d >= p->in[0] || far_h >= p->in[1] ||
-        far_w >= p->in[2])
-        return 0;
-    int64_t row_stride = p->in[2] * p->ldi, n = 0, at = k0 % p->run;
-    *base = ((x.image * p->in[0] + x.d) * p->in[1] + x.h) * row_stride + x.w * p->ldi;
-    for (int64_t k = k0, index = first; k < k1; index++) {
+/* Stretches of K, [k0, k1), for rows of one output row whose input pixels lie
+ * in lines `line` elements apart (planes `plane` apart), a pixel `ld` elements. */
+static int64_t NAME(runs)(const NAME(conv) *p, int64_t k0, int64_t k1, int64_t plane, int64_t line,
+                          int64_t ld, rlx_gemm_run *runs) {
+    int64_t n = 0, at = k0 % p->run;
+    for (int64_t k = k0, index = k0 / p->run; k < k1; index++) {
         int64_t kw = p->merged ? 0 : index % p->kernel[2];
-        int64_t line = p->merged ? index : index / p->kernel[2];
-        int64_t kh = line % p->kernel[1], kd = line / p->kernel[1];
+        int64_t y = p->merged ? index : index / p->kernel[2];
+        int64_t kh = y % p->kernel[1], kd = y / p->kernel[1];
         int64_t len = p->run - at < k1 - k ? p->run - at : k1 - k;
-        runs[n].a = (kd * p->dilation[0] * p->in[1] + kh * p->dilation[1]) * row_stride +
-                    kw * p->dilation[2] * p->ldi + at;
+        runs[n].a = kd * plane + kh * line + kw * p->dilation[2] * ld + at;
         runs[n].b = k * W;
         runs[n++].k = len;
         k += len;
         at = 0;
     }
     return n;
+}
+
+/* Whether no tap of the rows [i, i + rows) is in padding; x: the first of them. */
+static int NAME(inside)(const NAME(conv) *p, const NAME(pixel) *x, int64_t rows) {
+    int64_t far_d = x->d + (p->kernel[0] - 1) * p->dilation[0];
+    int64_t far_h = x->h + (p->kernel[1] - 1) * p->dilation[1];
+    int64_t far_w = x->w + (rows - 1) * p->stride[2] + (p->kernel[2] - 1) * p->dilation[2];
+    return x->d >= 0 && x->h >= 0 && x->w >= 0 && far_d < p->in[0] && far_h < p->in[1] &&
+           far_w < p->in[2];
+}
+
+/* The input pixels under the rows [i, i + rows) of one output row, for the kernel
+ * lines [y0, y1) and the taps from kw0 on, `width` pixels a line, with padding. */
+static void NAME(patch)(const NAME(conv) *p, const T *in, T *dst, const NAME(pixel) *x, int64_t y0,
+                        int64_t y1, int64_t kw0, int64_t width) {
+    int64_t iw = x->w + kw0 * p->dilation[2];
+    int64_t left = iw < 0 ? (-iw < width ? -iw : width) : 0;
+    int64_t right = p->in[2] - iw < width ? p->in[2] - iw : width;
+    right = right > left ? right : left;
+    for (int64_t y = y0; y < y1; y++, dst += width * p->c) {
+        int64_t id = x->d + y / p->kernel[1] * p->dilation[0];
+        int64_t ih = x->h + y % p->kernel[1] * p->dilation[1];
+        if ((uint64_t)id >= (uint64_t)p->in[0] || (uint64_t)ih >= (uint64_t)p->in[1]) {
+            NAME(zero)(dst, width * p->c);
+            continue;
+        }
+        const T *src = in + (((x->image * p->in[0] + id) * p->in[1] + ih) * p->in[2] + iw) * p->ldi;
+        NAME(zero)(dst, left * p->c);
+        if (p->ldi == p->c)
+            NAME(copy)(dst + left * p->c, src + left * p->c, (right - left) * p->c);
+        else
+            for (int64_t j = left; j < right; j++)
+                NAME(copy)(dst + j * p->c, src + j * p->ldi, p->c);
+        NAME(zero)(dst + right * p->c, (width - right) * p->c);
+    }
+}
+
+/* Choose how the micro-kernel reads the rows [i, i + rows) and prepare it. */
+static void NAME(rows_of)(const NAME(conv) *p, const T *in, T *work, int64_t i, int64_t k0,
+                          int64_t k1, rlx_gemm_run *runs, NAME(block) *g) {
+    int64_t first = k0 / p->run, last = (k1 - 1) / p->run;
+    if (p->by_row && k1 > k0 && last - first < CONV_MAX_RUNS && p->run >= 4) {
+        int64_t line = p->in[2] * p->ldi;
+        NAME(pixel) x = NAME(pixel_of)(p, i);
+        if (NAME(inside)(p, &x, g->rows)) {
+            g->a = in + ((x.image * p->in[0] + x.d) * p->in[1] + x.h) * line + x.w * p->ldi;
+            g->lda = p->stride[2] * p->ldi;
+            g->end = runs + NAME(runs)(p, k0, k1, p->dilation[0] * p->in[1] * line,
+                                       p->dilation[1] * line, p->ldi, runs);
+            return;
+        }
+        int64_t taps = p->merged ? 1 : p->kernel[2];
+        int64_t y0 = first / taps, y1 = last / taps + 1, kw0 = 0, kw1 = p->kernel[2];
+        if (y1 - y0 == 1) {
+            kw0 = p->merged ? k0 % p->run / p->c : first % taps;
+            kw1 = (p->merged ? (k1 - 1) % p->run / p->c : last % taps) + 1;
+        }
+        int64_t width = (g->rows - 1) * p->stride[2] + (kw1 - kw0 - 1) * p->dilation[2] + 1;
+        if ((y1 - y0) * width * p->c <= RLX_GEMM_MR * p->kc) {
+            NAME(patch)(p, in, work, &x, y0, y1, kw0, width);
+            g->a = work - (y0 * width + kw0 * p->dilation[2]) * p->c;
+            g->lda = p->stride[2] * p->c;
+            g->end = runs + NAME(runs)(p, k0, k1, p->kernel[1] * width * p->c, width * p->c, p->c,
+                                       runs);
+            return;
+        }
+    }
+    NAME(gather)(p, in, work, i, g->rows, k0, k1);
+    runs[0] = (rlx_gemm_run){0, k0 * W, k1 - k0};
+    g->a = work;
+    g->lda = p->ld_tile;
+    g->end = runs + 1;
 }
 
 static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(conv) *p, int64_t g0,
@@ -166,18 +225,7 @@ static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(co
         for (int64_t i = m0; i < m1;) {
             g.rows = p->by_row ? rlx_tile_rows(p->out[2], RLX_GEMM_MR, i % p->out[2])
                                : rlx_tile_rows(m1 - m0, RLX_GEMM_MR, i - m0);
-            int64_t base, n_runs = k1 > k0 ? NAME(direct)(p, i, g.rows, k0, k1, runs, &base) : 0;
-            if (n_runs) {
-                g.a = in + base;
-                g.lda = p->stride[2] * p->ldi;
-                g.end = runs + n_runs;
-            } else {
-                NAME(gather)(p, in, work, i, g.rows, k0, k1);
-                runs[0] = (rlx_gemm_run){0, k0 * W, k1 - k0};
-                g.a = work;
-                g.lda = p->ld_tile;
-                g.end = runs + 1;
-            }
+            NAME(rows_of)(p, in, work, i, k0, k1, runs, &g);
             g.c = c + (i - m0) * ldc;
             NAME(rlx_gemm_rows)(&g);
             if (last && p->n_steps) {

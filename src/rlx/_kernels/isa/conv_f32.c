@@ -13,12 +13,14 @@
  * padding is a matmul; rlx/lower/gemm.py says so.
  *
  * Design. An output pixel is a row of A whose K is k_d * k_h stretches of the
- * input (all taps of a kernel row lie side by side). A tile whose pixels are in
- * one output row and away from the padding needs no copy: its rows are a
- * constant stride apart, and the micro-kernel walks the stretches. Any other
- * tile gathers its rows into a block of MR x kc in the first cache, zeros where
- * padding is, once for all output channels. Both add in the same order, so the
- * bits do not tell which it was. There is no im2col buffer.
+ * input (all taps of a kernel row lie side by side). The micro-kernel walks the
+ * stretches; the rows of a tile, pixels of one output row, are a constant stride
+ * apart. Away from the padding they are read where they lie. A tile that
+ * touches padding copies the input pixels under it, with zeros, into a patch in
+ * the first cache, once for all output channels, and is read the same way. Where
+ * output rows are shorter than a tile (7 x 7), rows are gathered one by one
+ * into a block of MR x kc instead. All three add in the same order, so the bits
+ * do not tell which it was. There is no im2col buffer.
  */
 #include "epilogue.h"
 #include "gemm.h"
