@@ -64,7 +64,8 @@ def attend(q, k, v, out=None, *, scale=None, softcap=0.0, causal=False, past=Non
     size = (d + dv + 68) * 32 * q.itemsize
     attrs |= dict(causal=int(causal), past=sk - sq if past is None else past, window=window,
                   lens_past=lens_past, block=block, ws=size,
-                  scale=d**-0.5 if scale is None else scale, softcap=softcap)
+                  scale=d**-0.5 if scale is None else scale, softcap=softcap,
+                  empty=0.0)
     base = [None if a is None else np.ascontiguousarray(a) for a in (mask, bias)]
     if base[0] is not None:
         base[0] = base[0].view(np.uint8)

@@ -13,6 +13,7 @@ MODULES = (
     "placement",
     "reduce",
     "conv",
+    "attention",
 )
 
 

@@ -18,6 +18,7 @@ _FAMILIES = (
     "reduce",
     "conv",
     "quant",
+    "attention",
 )
 
 TABLE: dict[str, OpDef] = {}

@@ -4,7 +4,7 @@
  *   args  q, k, v, mask u8?, bias T?, lens i64?, out, ws
  *   attrs batch heads kv_heads sq sk d dv  q_b q_h q_s  k_b k_h k_s  v_b v_h v_s
  *         o_b o_h o_s  m_b m_h m_q m_k  b_b b_h b_q b_k  causal past window
- *         lens_past block ws  scale:f softcap:f
+ *         lens_past block ws  scale:f softcap:f empty:f
  *   q(b, h, i, c) = q[b*q_b + h*q_h + i*q_s + c]; k, v (kv head g), out alike: the
  *   last axis is contiguous, every other one is free, so packed QKV, BSHD and
  *   BHSD need no copy. Query head h reads kv head h*kv_heads/heads.
@@ -17,6 +17,7 @@
  *   lens_past: past = lens[b] - sq instead of the attribute.
  *   ws: per thread, stride attribute `ws` in bytes >= (d + dv + 68)*32*sizeof(T).
  *   block: queries of a work item, 32 is good. extent batch*heads*ceil(sq/block).
+ *   empty: 0, or NaN to make a row without a visible key NaN, as softmax does.
  * A row without a visible key is zero. A hidden key is never seen: neither its
  * k nor its v row reaches the result, be they NaN. A visible NaN makes its row
  * NaN. Every row is computed on its own, so neither cut nor block change bits.
@@ -75,7 +76,7 @@ RLX_INLINE vd vd_expneg(vd x) { return vd_exp(x); }
 
 #define LAYOUT \
     "batch heads kv_heads sq sk d dv q_b q_h q_s k_b k_h k_s v_b v_h v_s o_b o_h o_s " \
-    "m_b m_h m_q m_k b_b b_h b_q b_k causal past window lens_past block ws scale:f softcap:f"
+    "m_b m_h m_q m_k b_b b_h b_q b_k causal past window lens_past block ws scale:f softcap:f empty:f"
 
 const rlx_kernel_row rlx_rows_attention[] = {
     {"attention.f32", attention_f32, LAYOUT, 0},

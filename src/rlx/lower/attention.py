@@ -1,0 +1,52 @@
+"""Attention: one kernel over strided views of its operands."""
+
+from collections.abc import Sequence
+
+from rlx import dtypes
+from rlx.ir.graph import Node, Value
+from rlx.lower.context import Context, lowering, per_thread, shape_of, size_of
+from rlx.lower.region import broadcast_strides
+
+_BLOCK = 32
+
+
+def _reach(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first to the last one of a view."""
+    if 0 in sizes:
+        return 0
+    return 1 + sum((d - 1) * s for d, s in zip(sizes, strides, strict=True))
+
+
+@lowering("fused_attention")
+def lower_attention(ctx: Context, node: Node) -> None:
+    """Queries in blocks of 32, keys streamed."""
+    q, k, v, mask, lens = (*node.inputs, None, None)[:5]
+    assert q is not None and k is not None and v is not None
+    out, at, dtype = node.outputs[0], node.attrs, q.dtype
+    b, heads, kv, sq, sk, d, dv = at["sizes"]
+    size = dtype.itemsize
+    attrs = {"batch": b, "heads": heads, "kv_heads": kv, "sq": sq, "sk": sk, "d": d, "dv": dv}
+    reads = []
+    for name, value, count, length, width in (("q", q, heads, sq, d), ("k", k, kv, sk, d), ("v", v, kv, sk, dv)):
+        offset, *strides = at[f"{name}_view"]
+        attrs |= dict(zip((f"{name}_b", f"{name}_h", f"{name}_s"), strides, strict=True))
+        place = ctx.operand(value).at(offset * size if size_of(value) else 0)
+        reads.append(ctx.read(place, _reach((b, count, length, width), (*strides, 1)) * size))
+    o = (sq * heads * dv, dv, heads * dv) if at["tokens"] else (heads * sq * dv, sq * dv, dv)
+    attrs |= dict(zip(("o_b", "o_h", "o_s"), o, strict=True))
+    plain = mask is not None and mask.dtype == dtypes.bool_
+    for name, value in (("m", mask if plain else None), ("b", None if plain else mask)):
+        strides = _mask_strides(value, (b, heads, sq, sk))
+        attrs |= dict(zip((f"{name}_b", f"{name}_h", f"{name}_q", f"{name}_k"), strides, strict=True))
+    work = per_thread((d + dv + 68) * 32 * size)
+    window = at["window"]
+    attrs |= {"causal": int(at["causal"]), "past": at["past"], "window": -1 if window is None else window, "lens_past": 0,
+              "block": _BLOCK, "ws": work, "scale": at["scale"], "softcap": at["softcap"], "empty": at["empty"]}
+    ctx.call(
+        f"attention.{dtype}",
+        [*reads, ctx.maybe(mask) if plain else None, None if plain else ctx.maybe(mask), ctx.maybe(lens), ctx.write(out), ctx.work(work)],
+        attrs, extent=b * heads * -(-sq // _BLOCK), grain=1, cost=b * heads * sq * sk * (d + dv + 20) * 0.03 + 100)
+
+
+def _mask_strides(mask: Value | None, target: Sequence[int]) -> Sequence[int]:
+    return (0, 0, 0, 0) if mask is None else broadcast_strides(shape_of(mask), target)
