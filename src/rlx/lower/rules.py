@@ -14,6 +14,13 @@ MODULES = (
     "reduce",
     "conv",
     "attention",
+# One module a line.
+MODULES = (
+    "control",
+    "matmul",
+    "movement",
+    "region",
+    "rnn",
 )
 
 

@@ -5,32 +5,12 @@ and no path leaves the region and comes back. Values read outside stay results
 of the region, so nothing is recomputed and no output is lost.
 """
 
-from rlx import dtypes
 from rlx.dtypes import DType
-from rlx.errors import TypeRuleError
 from rlx.ir.graph import Graph, Node, Rewriter, Value
-from rlx.ir.opdef import Attr, OpDef
-from rlx.ir.types import TensorType
+from rlx.ops.fused import REGION
 
 MAX_NODES = 24
 MAX_OPERANDS = 16
-
-
-def _infer_region(*types: TensorType, body: Graph) -> tuple[TensorType, ...]:
-    if len(types) != len(body.inputs):
-        raise TypeRuleError(f"region: number of operands must be {len(body.inputs)}, got {len(types)}")
-    return tuple(v.type for v in body.outputs.values())
-
-
-def _region_reference(*arrays: object, body: Graph) -> object:
-    from rlx.reference import evaluate
-
-    names = [v.node.name for v in body.inputs]
-    return tuple(evaluate(body, dict(zip(names, arrays, strict=True))).values())
-
-
-REGION = OpDef("region", ("xs*",), _infer_region, _region_reference, "Elementwise nodes run block by block.",
-               attrs=(Attr("body", "any"),), dtypes=dtypes.ALL, internal=True)
 
 
 def _joins(node: Node) -> bool:
