@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rlx.errors import TypeRuleError as TypeRuleError
     from rlx.ir.graph import Graph as Graph
     from rlx.ir.graph import Value as Value
+    from rlx.loading import load as load
     from rlx.options import CompileOptions as CompileOptions
     from rlx.runtime.executable import CompiledGraph as CompiledGraph
 
@@ -60,6 +61,7 @@ _WHERE = {
     "Session": "rlx.backend",
     "compile": "rlx.backend",
     "show_config": "rlx.showconfig",
+    "load": "rlx.loading",
 }
 _MODULES = ("ops", "onnx", "dtypes", "errors", "testing")
 

@@ -1,0 +1,248 @@
+"""A graph of an ONNX file, checked and prepared for walking."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
+
+from rlx.errors import FormatError
+from rlx.onnx.tensors import Array, TensorReader
+
+Opsets = Mapping[str, int]
+_STANDARD = ("", "ai.onnx")
+_MAX_DEPTH = 60
+
+
+def domain_of(name: str) -> str:
+    """The domain with its alias resolved."""
+    return "" if name in _STANDARD else name
+
+
+@dataclass(eq=False)
+class NodeDef:
+    """One node of the file.
+
+    Attributes
+    ----------
+    drop : tuple of str
+        Names that nobody reads after this node.
+    refs : dict
+        Attributes that take their value from the enclosing function's attribute.
+    version : int
+        Opset version of the node's domain.
+    """
+
+    op: str
+    domain: str
+    overload: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: dict[str, Any]
+    refs: dict[str, str]
+    version: int
+    index: int
+    captures: frozenset[str] = frozenset()
+    drop: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Where the node is, for errors."""
+        label = self.name or f"#{self.index}"
+        return f"node {label!r} ({self.domain + '.' if self.domain else ''}{self.op})"
+
+    @property
+    def blocks(self) -> list["Block"]:
+        """Graphs among the attributes."""
+        found = []
+        for value in self.attrs.values():
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, Block):
+                    found.append(item)
+        return found
+
+
+@dataclass(eq=False)
+class Block:
+    """Nodes in topological order, with initialisers and formal inputs.
+
+    Attributes
+    ----------
+    captures : frozenset of str
+        Names that the block reads from outside.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    initialisers: dict[str, Array]
+    nodes: list[NodeDef]
+    opsets: Opsets
+    captures: frozenset[str] = frozenset()
+    attributes: tuple[str, ...] = ()
+    defaults: dict[str, Any] = field(default_factory=dict)
+
+
+class Reader:
+    """Turns protos into blocks."""
+
+    def __init__(self, tensors: TensorReader) -> None:
+        self.tensors = tensors
+
+    def graph(self, proto: GraphProto, opsets: Opsets, depth: int = 0) -> Block:
+        """The block of a graph.
+
+        Raises
+        ------
+        FormatError
+            A value is read before it is made, or made twice.
+        """
+        if depth > _MAX_DEPTH:
+            raise FormatError(f"graph {proto.name!r}: graphs must be nested at most {_MAX_DEPTH} deep, got more")
+        initialisers = {t.name: self.tensors.array(t) for t in proto.initializer}
+        for sparse in proto.sparse_initializer:
+            initialisers[sparse.values.name] = self._dense(sparse)
+        nodes = [self.node(n, i, opsets, depth) for i, n in enumerate(proto.node)]
+        block = Block(proto.name, tuple(v.name for v in proto.input), tuple(v.name for v in proto.output),
+                      initialisers, nodes, opsets)
+        _prepare(block)
+        return block
+
+    def function(self, proto: FunctionProto) -> Block:
+        """The block of a model-local function."""
+        opsets = {domain_of(o.domain): o.version for o in proto.opset_import}
+        nodes = [self.node(n, i, opsets, 0) for i, n in enumerate(proto.node)]
+        defaults = {a.name: self.attribute(a, opsets, 0) for a in proto.attribute_proto}
+        block = Block(proto.name, tuple(proto.input), tuple(proto.output), {}, nodes, opsets,
+                      attributes=tuple(proto.attribute), defaults=defaults)
+        _prepare(block)
+        return block
+
+    def node(self, proto: NodeProto, index: int, opsets: Opsets, depth: int) -> NodeDef:
+        domain = domain_of(proto.domain)
+        label = proto.name or next((o for o in proto.output if o), "")
+        attrs: dict[str, Any] = {}
+        refs: dict[str, str] = {}
+        for a in proto.attribute:
+            if a.ref_attr_name:
+                refs[a.name] = a.ref_attr_name
+            else:
+                attrs[a.name] = self.attribute(a, opsets, depth)
+        node = NodeDef(proto.op_type, domain, proto.overload, label, tuple(proto.input),
+                       tuple(proto.output), attrs, refs, opsets.get(domain, 1), index)
+        captured: set[str] = set()
+        for block in node.blocks:
+            captured |= block.captures
+        node.captures = frozenset(captured)
+        return node
+
+    def attribute(self, a: AttributeProto, opsets: Opsets, depth: int) -> Any:
+        kind = a.type
+        if kind == AttributeProto.INT:
+            return a.i
+        if kind == AttributeProto.FLOAT:
+            return a.f
+        if kind == AttributeProto.STRING:
+            return a.s
+        if kind == AttributeProto.TENSOR:
+            return self.tensors.array(a.t)
+        if kind == AttributeProto.GRAPH:
+            return self.graph(a.g, opsets, depth + 1)
+        if kind == AttributeProto.INTS:
+            return list(a.ints)
+        if kind == AttributeProto.FLOATS:
+            return list(a.floats)
+        if kind == AttributeProto.STRINGS:
+            return list(a.strings)
+        if kind == AttributeProto.TENSORS:
+            return [self.tensors.array(t) for t in a.tensors]
+        if kind == AttributeProto.GRAPHS:
+            return [self.graph(g, opsets, depth + 1) for g in a.graphs]
+        if kind == AttributeProto.SPARSE_TENSOR:
+            return self._dense(a.sparse_tensor)
+        if kind == AttributeProto.TYPE_PROTO:
+            return a.tp
+        raise FormatError(f"attribute {a.name!r}: kind must be one that ONNX defines, got {kind}")
+
+    def _dense(self, sparse: Any) -> Array:
+        what = f"sparse tensor {sparse.values.name!r}"
+        values, indices = self.tensors.array(sparse.values), self.tensors.array(sparse.indices)
+        shape = tuple(sparse.dims)
+        count = 1
+        for d in shape:
+            count *= d
+        if any(d < 0 for d in shape) or count > 1 << 31:
+            raise FormatError(f"{what}: sizes must be >= 0 and moderate, got {list(shape)}")
+        if indices.ndim == 2 and indices.shape[1] == len(shape):
+            try:
+                indices = np.ravel_multi_index(tuple(indices.T), shape)
+            except ValueError as error:
+                raise FormatError(f"{what}: indices must lie inside {list(shape)}, got {error}") from None
+        if indices.shape != values.shape or indices.size and not (0 <= indices.min() and indices.max() < count):
+            raise FormatError(f"{what}: indices must lie inside {list(shape)}, one per value")
+        result = np.zeros(count, values.dtype)
+        result[indices] = values
+        return result.reshape(shape)
+
+
+def _prepare(block: Block) -> None:
+    """Order the nodes, drop those that nothing needs, find captures and last uses."""
+    made: dict[str, NodeDef] = {}
+    for node in block.nodes:
+        for name in node.outputs:
+            if name and name in made:
+                raise FormatError(f"{node.place}: results must have different names, got {name!r} twice")
+            if name:
+                made[name] = node
+    order: list[NodeDef] = []
+    state: dict[int, int] = {}
+
+    def needs(node: NodeDef) -> list[NodeDef]:
+        return [made[n] for n in (*node.inputs, *sorted(node.captures)) if n in made]
+
+    wanted = [made[n] for n in block.outputs if n in made]
+    kept: set[int] = set()
+    stack = list(wanted)
+    while stack:
+        node = stack.pop()
+        if node.index not in kept:
+            kept.add(node.index)
+            stack += needs(node)
+    for root in block.nodes:
+        if root.index not in kept or state.get(root.index) == 2:
+            continue
+        path: list[tuple[NodeDef, Any]] = [(root, iter(needs(root)))]
+        state[root.index] = 1
+        while path:
+            node, rest = path[-1]
+            child = next(rest, None)
+            if child is None:
+                state[node.index] = 2
+                order.append(node)
+                path.pop()
+            elif state.get(child.index) == 1:
+                raise FormatError(f"{child.place}: a node must not depend on its own result")
+            elif child.index not in state:
+                state[child.index] = 1
+                path.append((child, iter(needs(child))))
+    last: dict[str, NodeDef] = {}
+    own = {*made, *block.inputs, *block.initialisers}
+    outside: set[str] = set()
+    for node in order:
+        for name in (*node.inputs, *node.captures):
+            if name:
+                last[name] = node
+                if name not in own:
+                    outside.add(name)
+    outside.update(n for n in block.outputs if n not in own)
+    drops: dict[int, list[str]] = {}
+    for name, node in last.items():
+        if name in own and name not in block.outputs:
+            drops.setdefault(node.index, []).append(name)
+    for node in order:
+        node.drop = tuple(drops.get(node.index, ()))
+        node.outputs = tuple(o if o in last or o in block.outputs else "" for o in node.outputs)
+    block.nodes = order
+    block.captures = frozenset(outside)

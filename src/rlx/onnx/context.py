@@ -1,0 +1,251 @@
+"""What the function of an ONNX op sees: operands, attributes, and ways to emit."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx import dtypes
+from rlx.dtypes import DType
+from rlx.errors import FormatError
+from rlx.ir.graph import Value
+from rlx.onnx.block import Block, NodeDef
+from rlx.onnx.steps import Slot
+from rlx.onnx.tensors import Array, type_name
+
+if TYPE_CHECKING:
+    from rlx.onnx.tracer import Scope, Tracer
+
+_MISSING: Any = object()
+
+
+class NodeContext:
+    """One node at the time it is emitted.
+
+    Constants must be asked for (`const`) before values (`x`): a constant may end
+    the current segment, and values belong to one segment.
+    """
+
+    def __init__(self, tracer: "Tracer", node: NodeDef, scope: "Scope") -> None:
+        self.tracer = tracer
+        self.node = node
+        self.scope = scope
+
+    # -- operands -----------------------------------------------------------------
+
+    @property
+    def opset(self) -> int:
+        """Opset version of the node's domain."""
+        return self.node.version
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of operands, absent ones included."""
+        return len(self.node.inputs)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of results, unused ones included."""
+        return len(self.node.outputs)
+
+    def wants(self, i: int) -> bool:
+        """Whether result i is read by anybody."""
+        return i < len(self.node.outputs) and bool(self.node.outputs[i])
+
+    def has(self, i: int) -> bool:
+        """Whether operand i is given."""
+        return i < len(self.node.inputs) and bool(self.node.inputs[i])
+
+    def _items(self, i: int) -> tuple[dict[str, Any], str]:
+        name = self.node.inputs[i] if i < len(self.node.inputs) else ""
+        if not name:
+            raise FormatError(f"operand {i} must be given, got none")
+        items = self.scope.find(name)
+        if items is None:
+            raise FormatError(f"operand {i} must be the result of an earlier node, got {name!r}")
+        return items, name
+
+    def item(self, i: int) -> Any:
+        """Operand i as it is kept: array, Value, Slot, list; None when absent."""
+        if not self.has(i):
+            return None
+        items, name = self._items(i)
+        return items[name]
+
+    def items(self) -> list[Any]:
+        """All operands as they are kept."""
+        return [self.item(i) for i in range(len(self.node.inputs))]
+
+    def x(self, i: int) -> Value:
+        """Operand i as a value of the graph."""
+        items, name = self._items(i)
+        try:
+            return self.tracer.value(items[name])
+        except FormatError as error:
+            raise FormatError(f"operand {i} ({name!r}): {error}") from None
+
+    def opt(self, i: int) -> Value | None:
+        """Operand i as a value, None when it is absent."""
+        return self.x(i) if self.has(i) and self.item(i) is not None else None
+
+    def xs(self) -> list[Value]:
+        """All operands as values."""
+        return [self.x(i) for i in range(len(self.node.inputs))]
+
+    def const(self, i: int) -> Any:
+        """Operand i as an array that is known now; ends the segment if it must."""
+        items, name = self._items(i)
+        return self.tracer.demand(items, name)
+
+    def const_ints(self, i: int) -> list[int]:
+        """Operand i as a list of ints."""
+        return [int(v) for v in np.asarray(self.const(i)).reshape(-1)]
+
+    def opt_ints(self, i: int, default: Any = None) -> Any:
+        """Operand i as a list of ints, or the default when it is absent."""
+        return self.const_ints(i) if self.has(i) and self.item(i) is not None else default
+
+    def scalar(self, i: int) -> Any:
+        """Operand i as a Python number."""
+        array = np.asarray(self.const(i))
+        if array.size != 1:
+            raise FormatError(f"operand {i} must be a scalar, got shape {array.shape}")
+        return array.reshape(-1)[0].item()
+
+    def opt_scalar(self, i: int, default: Any = None) -> Any:
+        """Operand i as a Python number, or the default when it is absent."""
+        return self.scalar(i) if self.has(i) and self.item(i) is not None else default
+
+    def peek(self, i: int) -> Any:
+        """Operand i as an array if that costs nothing, else None."""
+        return self.tracer.peek(self.item(i))
+
+    def on_host(self, i: int) -> bool:
+        """Whether operand i has an element type that only the host knows, or is no tensor."""
+        item = self.item(i)
+        if isinstance(item, Slot):
+            return item.type is None
+        if isinstance(item, np.ndarray):
+            return item.dtype == object or dtypes_of(item) is None
+        return isinstance(item, list)
+
+    def shape(self, i: int) -> tuple[int, ...]:
+        """Shape of operand i, whatever it is made of."""
+        item = self.item(i)
+        if isinstance(item, (Value, np.ndarray)):
+            return tuple(item.shape)  # type: ignore[arg-type]
+        if isinstance(item, Slot) and item.shape is not None:
+            return item.shape
+        raise FormatError(f"operand {i} must be a tensor, got {type(item).__name__}")
+
+    def rank(self, i: int) -> int:
+        """Rank of operand i."""
+        return len(self.shape(i))
+
+    def dtype(self, i: int) -> DType | None:
+        """Element type of operand i; None for those of the host."""
+        item = self.item(i)
+        if isinstance(item, Value):
+            return item.dtype
+        if isinstance(item, Slot):
+            return item.type.dtype if item.type is not None else None
+        return dtypes_of(item) if isinstance(item, np.ndarray) else None
+
+    def sequence(self, i: int) -> list[Any]:
+        """Operand i as a list of items."""
+        item = self.item(i)
+        if not isinstance(item, list):
+            raise FormatError(f"operand {i} must be a sequence, got {type(item).__name__}")
+        return item
+
+    # -- attributes -----------------------------------------------------------------
+
+    def attributes(self) -> dict[str, Any]:
+        """All attributes, references to the function's attributes resolved."""
+        found = dict(self.node.attrs)
+        if self.node.refs:
+            outer = self.tracer.frames[-1].attributes if self.tracer.frames else {}
+            found.update({k: outer[r] for k, r in self.node.refs.items() if r in outer})
+        return found
+
+    def attr(self, name: str, default: Any = _MISSING) -> Any:
+        """An attribute as it is in the file."""
+        ref = self.node.refs.get(name)
+        if ref is not None:
+            outer = self.tracer.frames[-1].attributes if self.tracer.frames else {}
+            if ref in outer:
+                return outer[ref]
+        elif name in self.node.attrs:
+            return self.node.attrs[name]
+        if default is _MISSING:
+            raise FormatError(f"attribute {name!r} must be given, got none")
+        return default
+
+    def _typed(self, name: str, default: Any, kinds: type | tuple[type, ...], what: str) -> Any:
+        value = self.attr(name, default)
+        if value is not default and not isinstance(value, kinds):
+            raise FormatError(f"attribute {name!r} must be {what}, got {type(value).__name__}")
+        return value
+
+    def int(self, name: str, default: Any = _MISSING) -> Any:
+        """An int attribute."""
+        return self._typed(name, default, int, "an int")
+
+    def float(self, name: str, default: Any = _MISSING) -> Any:
+        """A float attribute."""
+        value = self._typed(name, default, (float, int), "a float")
+        return float(value) if value is not None else None
+
+    def str(self, name: str, default: Any = _MISSING) -> Any:
+        """A string attribute."""
+        value = self._typed(name, default, (bytes, str), "a string")
+        return value.decode() if isinstance(value, bytes) else value
+
+    def ints(self, name: str, default: Any = _MISSING) -> Any:
+        """A list of ints attribute."""
+        return self._typed(name, default, list, "a list of ints")
+
+    def floats(self, name: str, default: Any = _MISSING) -> Any:
+        """A list of floats attribute."""
+        return self._typed(name, default, list, "a list of floats")
+
+    def strs(self, name: str, default: Any = _MISSING) -> Any:
+        """A list of strings attribute."""
+        value = self._typed(name, default, list, "a list of strings")
+        return [s.decode() for s in value] if value is not None and value is not default else value
+
+    def block(self, name: str) -> Block:
+        """A graph attribute."""
+        value: Block = self._typed(name, _MISSING, Block, "a graph")
+        return value
+
+    def type_attr(self, name: str, default: Any = _MISSING) -> DType:
+        """An element type attribute that the IR computes with."""
+        code = self.int(name, default)
+        found = dtypes.from_onnx(code)
+        if found is None:
+            raise FormatError(f"attribute {name!r} must be an element type that can be computed with, got {type_name(code)}")
+        return found
+
+    # -- emitting ---------------------------------------------------------------------
+
+    def constant(self, array: Any, dtype: DType | None = None) -> Value:
+        """A constant of the graph."""
+        return self.tracer.graph.constant(np.asarray(array), dtype)
+
+    def like(self, number: Any, x: Value) -> Value:
+        """A scalar constant of the element type of x."""
+        return self.tracer.graph.constant(np.asarray(number).astype(x.dtype.numpy))
+
+    def host(self, function: Callable[..., Any], items: Sequence[Any] | None = None) -> Any:
+        """Results of a Python function on concrete values (all operands by default)."""
+        results = self.tracer.host(function, self.items() if items is None else items)
+        return results if len(results) != 1 else results[0]
+
+
+def dtypes_of(array: Array) -> DType | None:
+    """The IR's element type of an array, None if it has none."""
+    try:
+        return dtypes.of_array(array)
+    except ValueError:
+        return None

@@ -1,0 +1,141 @@
+"""Plans by input shapes for one graph of a file, and what runs them."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx.compiler import compile_static
+from rlx.errors import ExecutionError
+from rlx.ir.graph import Graph
+from rlx.onnx.block import Block
+from rlx.onnx.steps import Finish, Segment, Start, Step, actual, structure
+from rlx.onnx.tracer import Frame, Scope, Tracer
+from rlx.options import CompileOptions
+from rlx.runtime.executable import Variant
+from rlx.runtime.weights import WeightStore
+
+if TYPE_CHECKING:
+    from rlx.onnx.tensors import TensorReader
+
+# Input signatures kept per graph.
+MAX_PLANS = 64
+# An input that was not given and has a default.
+ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT"})()
+
+
+class Shared:
+    """What all graphs of one file share: functions, weights, options."""
+
+    def __init__(self, functions: Mapping[tuple[str, str, str], Block], options: CompileOptions,
+                 threads: int, tensors: "TensorReader") -> None:
+        self.functions = functions
+        self.options = options
+        self.threads = threads
+        self.tensors = tensors
+        self.store: WeightStore | None = None
+        self.lock = threading.RLock()
+
+
+class Core:
+    """A graph that can be called with any shapes.
+
+    Parameters
+    ----------
+    model : Shared
+    block : Block
+    inputs : sequence of str
+        Names in the order of the values of a call.
+    outer : Scope, optional
+        Constants of enclosing graphs.
+    """
+
+    def __init__(self, model: Shared, block: Block, inputs: Sequence[str], outer: Scope | None = None,
+                 frames: Sequence[Frame] = (), *, declare: bool = False) -> None:
+        self.model = model
+        self.block = block
+        self.inputs = tuple(inputs)
+        self.outer = outer
+        self.frames = tuple(frames)
+        self.declare = declare
+        self.name = block.name or "graph"
+        self.plans: dict[Any, Step] = {}
+
+    def compile(self, graph: Graph) -> Variant:
+        """Compile a segment; weights are shared with all others of the file."""
+        try:
+            compiled = compile_static(graph, self.model.options)
+            if self.model.store is None:
+                self.model.store = WeightStore(compiled.table)
+            variant = Variant(compiled, self.model.store, self.model.threads, self.name)
+            variant.upload({})
+        except MemoryError as error:
+            raise ExecutionError(f"graph {self.name!r}: memory must suffice, got {error}") from None
+        self.model.tensors.release_pages()
+        return variant
+
+    def plan(self, values: Sequence[Any]) -> Step:
+        """The plan for values of these types and shapes; empty when they are new."""
+        key = tuple(map(structure, values))
+        root = self.plans.get(key)
+        if root is None:
+            if len(self.plans) >= MAX_PLANS:
+                self.plans.pop(next(iter(self.plans)))
+            root = self.plans[key] = Start()
+        return root
+
+    def run(self, values: Sequence[Any], threads: int = 0) -> list[Any]:
+        """Results for values, imported and compiled on the way where that is needed."""
+        return self.follow(self.plan(values), list(values), threads)
+
+    def follow(self, root: Step, values: list[Any], threads: int) -> list[Any]:
+        """Run a plan."""
+        step, outcome, done = root, None, 0
+        while True:
+            child = step.children.get(outcome)
+            if child is None:
+                with self.model.lock:
+                    child = self.trace(root, values, done, threads)
+            step = child
+            if isinstance(step, Finish):
+                return [actual(i, values) for i in step.items]
+            outcome = step.run(values, threads)
+            done += 1
+
+    def trace(self, root: Step, values: list[Any], done: int, threads: int) -> Finish:
+        """Import the graph along a run that has executed `done` steps of its plan."""
+        tracer = Tracer(self, root, values, done, threads)
+        tracer.frames = list(self.frames)
+        scope = Scope(self.outer, dict(self.block.initialisers))
+        for name, value in zip(self.inputs, values[: len(self.inputs)], strict=True):
+            slot = tracer.slot(value, name)
+            if value is ABSENT:
+                continue
+            scope.items[name] = slot
+            if self.declare and getattr(slot, "type", None) is not None:
+                tracer.value(slot)
+        return self._finish(tracer, scope)
+
+    def _finish(self, tracer: Tracer, scope: Scope) -> Finish:
+        tracer.walk(self.block, scope)
+        tracer.scopes.append(scope)
+        items = tracer.results(self.block, scope)
+        tracer.scopes.pop()
+        return tracer.finish(self.block.outputs, items)
+
+    def segments(self) -> list[Segment]:
+        """All compiled segments."""
+        found: list[Segment] = []
+        stack: list[Step] = list(self.plans.values())
+        while stack:
+            step = stack.pop()
+            if isinstance(step, Segment):
+                found.append(step)
+            stack += step.children.values()
+        return found
+
+
+def owned(value: Any) -> Any:
+    """A result that the caller may change."""
+    return value.copy() if isinstance(value, np.ndarray) else list(value) if isinstance(value, list) else value

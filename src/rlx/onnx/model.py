@@ -1,0 +1,432 @@
+"""`Model`: an ONNX file that can be run, and `load`."""
+
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TypeProto
+
+from rlx import dtypes
+from rlx._kernels import _interp
+from rlx.errors import BindingError, BindingTypeError, FormatError, UnknownNameError, UnsupportedOpError
+from rlx.ir.graph import Graph
+from rlx.onnx import registry
+from rlx.onnx.block import Block, Reader, domain_of
+from rlx.onnx.core import ABSENT, Core, Shared, owned
+from rlx.onnx.steps import Segment, Step
+from rlx.onnx.tensors import TensorReader, numpy_type, type_name
+from rlx.onnx.wire import strip
+from rlx.options import CompileOptions, default_threads
+from rlx.runtime.executable import Variant, check_threads, fit, nearest
+from rlx.runtime.report import (
+    Explanation,
+    MemoryReport,
+    Profile,
+    explain,
+    memory_of,
+    table_html,
+    table_text,
+)
+
+Dim = int | str | None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the file declares about an input or output. Shapes are hints, the rank of an input is checked.
+
+    Attributes
+    ----------
+    kind : str
+        `tensor`, `sequence`, `optional` or `map`.
+    dtype : str
+        Element type of the tensor, or of those inside.
+    shape : tuple of int, str or None, optional
+        None when the rank is open.
+    default : bool
+        The input may be left out.
+    """
+
+    kind: str
+    dtype: str
+    shape: tuple[Dim, ...] | None
+    default: bool = False
+    code: int = 0
+    inner: "Declared | None" = None
+
+    def __str__(self) -> str:
+        if self.kind != "tensor":
+            return f"{self.kind}({self.inner or self.dtype})"
+        dims = "..." if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.dtype}[{dims}]"
+
+
+@dataclass(frozen=True)
+class ModelSignature:
+    """Names and types of inputs and outputs, in order."""
+
+    inputs: dict[str, Declared]
+    outputs: dict[str, Declared]
+
+    def __str__(self) -> str:
+        rows = [("input", k, str(t), "optional" if t.default else "") for k, t in self.inputs.items()]
+        rows += [("output", k, str(t), "") for k, t in self.outputs.items()]
+        return table_text(("", "name", "type", ""), rows)
+
+    def _repr_html_(self) -> str:
+        rows = [("input", k, str(t)) for k, t in self.inputs.items()]
+        return table_html(("", "name", "type"), rows + [("output", k, str(t)) for k, t in self.outputs.items()])
+
+
+def _declared(t: TypeProto, default: bool = False) -> Declared:
+    kind = t.WhichOneof("value")
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        tensor = t.tensor_type if kind == "tensor_type" else t.sparse_tensor_type
+        shape = None
+        if tensor.HasField("shape"):
+            shape = tuple(
+                d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim
+            )
+        return Declared("tensor", type_name(tensor.elem_type), shape, default, tensor.elem_type)
+    if kind in ("sequence_type", "optional_type"):
+        inner = _declared((t.sequence_type if kind == "sequence_type" else t.optional_type).elem_type)
+        return Declared(kind.removesuffix("_type"), inner.dtype, inner.shape, default, inner.code, inner)
+    if kind == "map_type":
+        return Declared("map", type_name(t.map_type.key_type), None, default)
+    return Declared("tensor", "undeclared", None, default)
+
+
+class Results(_interp.Outputs):
+    """Results of a run: a sequence in output order, also indexable by name."""
+
+    def __repr__(self) -> str:
+        def one(v: Any) -> str:
+            return f"{v.dtype}{list(v.shape)}" if isinstance(v, np.ndarray) else type(v).__name__
+
+        return f"Outputs({', '.join(f'{k}: {one(v)}' for k, v in self.items())})"
+
+
+class Model:
+    """An ONNX model. Made by `rlx.load`.
+
+    It is imported and compiled for each combination of input shapes, when that is
+    first met; weights are shared among all of them.
+    """
+
+    def __init__(self, proto: ModelProto, tensors: TensorReader, options: CompileOptions, threads: int | None,
+                 name: str) -> None:
+        opsets = {domain_of(o.domain): o.version for o in proto.opset_import}
+        opsets.setdefault("", 1)
+        reader = Reader(tensors)
+        functions = {(domain_of(f.domain), f.name, f.overload): reader.function(f) for f in proto.functions}
+        block = reader.graph(proto.graph, opsets)
+        check_supported(block, functions)
+        self.name = proto.graph.name or name
+        self._shared = Shared(functions, options, threads or options.threads or default_threads(), tensors)
+        self._inputs: dict[str, Declared] = {}
+        for v in proto.graph.input:
+            self._inputs[v.name] = _declared(v.type, v.name in block.initialisers)
+        self._outputs = {v.name: _declared(v.type) for v in proto.graph.output}
+        self._required = tuple(n for n, t in self._inputs.items() if not t.default)
+        self._core = Core(self._shared, block, tuple(self._inputs), declare=True)
+        self._index = {n: i for i, n in enumerate(block.outputs)}
+        self._direct: dict[tuple[tuple[int, ...], ...], _interp.Executor] = {}
+        self._metadata = _metadata(proto)
+
+    # -- running ------------------------------------------------------------------------
+
+    def run(self, inputs: Mapping[str, Any] | None = None, *, threads: int | None = None, out: Any = None) -> _interp.Outputs:
+        """Run once.
+
+        Parameters
+        ----------
+        inputs : mapping of name to array
+            Lists for sequences, None for an empty optional, arrays of objects for strings.
+        threads : int, optional
+            Threads of this run.
+        out : mapping of name to array, or sequence, optional
+            Where to write outputs; the same arrays come back.
+
+        Returns
+        -------
+        Outputs
+            Indexable by position and by name.
+
+        Raises
+        ------
+        BindingError
+            A name, element type or rank does not fit.
+        ExecutionError
+            The run failed; names the node.
+        """
+        if inputs is None:
+            inputs = {}
+        try:
+            executor = self._direct[tuple([inputs[n].shape for n in self._inputs])]
+        except (KeyError, AttributeError, TypeError):
+            return self._run(inputs, threads, out)
+        if threads is not None:
+            threads = check_threads(threads)
+        return executor.run(inputs if type(inputs) is dict else dict(inputs), threads or 0, out)
+
+    def _run(self, inputs: Mapping[str, Any], threads: int | None, out: Any) -> _interp.Outputs:
+        if threads is not None:
+            threads = check_threads(threads)
+        values = self._bind(inputs)
+        root = self._core.plan(values)
+        executor = self._whole(root, values)
+        if executor is not None:
+            return executor.run(dict(zip(self._inputs, values, strict=True)), threads or 0, out)
+        results = [owned(v) for v in self._core.follow(root, list(values), threads or 0)]
+        self._whole(root, values)
+        if out is not None:
+            results = self._copy_out(results, out)
+        return Results(tuple(results), self._index)
+
+    def _whole(self, root: Step, values: list[Any]) -> _interp.Executor | None:
+        """The executor of a plan that is one segment, known by its shapes from now on."""
+        step = root.children.get(None)
+        if not (isinstance(step, Segment) and step.direct) or any(v is ABSENT for v in values):
+            return None
+        if len(self._direct) >= 64:
+            self._direct.clear()
+        self._direct[tuple(v.shape for v in values)] = step.variant.executor
+        return step.variant.executor
+
+    def _copy_out(self, results: list[Any], out: Any) -> list[Any]:
+        given = out if isinstance(out, Mapping) else dict(zip(self._index, out, strict=False))
+        for name, array in given.items():
+            if name not in self._index:
+                raise UnknownNameError(f"model {self.name!r}: no output {name!r}{nearest(name, self._index)}")
+            if array is None:
+                continue
+            value = results[self._index[name]]
+            if not isinstance(value, np.ndarray) or array.dtype != value.dtype:
+                raise BindingTypeError(f"out[{name!r}]: dtype must be {getattr(value, 'dtype', type(value).__name__)}, got {array.dtype}")
+            if array.shape != value.shape:
+                raise BindingError(f"out[{name!r}]: shape must be {value.shape}, got {array.shape}")
+            array[...] = value
+            results[self._index[name]] = array
+        return results
+
+    def _bind(self, inputs: Mapping[str, Any]) -> list[Any]:
+        for name in inputs:
+            if name not in self._inputs:
+                raise UnknownNameError(f"model {self.name!r}: no input {name!r}{nearest(name, self._inputs)}")
+        missing = [n for n in self._required if n not in inputs]
+        missing = [n for n in missing if self._inputs[n].kind != "optional"]
+        if missing:
+            raise BindingError(f"model {self.name!r}: every input must be given, {missing} missing; inputs are {list(self._inputs)}")
+        values = []
+        for name, declared in self._inputs.items():
+            if name in inputs:
+                values.append(fit_declared(inputs[name], declared, f"input {name!r} of model {self.name!r}"))
+            else:
+                values.append(ABSENT if declared.default else None)
+        return values
+
+    # -- reports ---------------------------------------------------------------------------
+
+    @property
+    def signature(self) -> ModelSignature:
+        """Names, element types and shapes of inputs and outputs, as the file declares them."""
+        return ModelSignature(dict(self._inputs), dict(self._outputs))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Producer, opsets, metadata properties and documentation of the file."""
+        return dict(self._metadata)
+
+    def _variants(self) -> list[Variant]:
+        found = [s.variant for s in self._core.segments()]
+        if not found:
+            raise BindingError(f"model {self.name!r}: must have been run before this report\nhint: run it once, or pass inputs")
+        return found
+
+    def explain(self) -> "Explanations":
+        """Which passes fired and which kernels run, per compiled segment."""
+        return Explanations([explain(v.compiled) for v in self._variants()])
+
+    def memory_report(self) -> MemoryReport:
+        """Bytes of weights and arenas of all compiled shapes."""
+        return memory_of(self.name, self._variants())
+
+    def profile(self, inputs: Mapping[str, Any], *, repeat: int = 10) -> Profile:
+        """Time of every kernel call, averaged over `repeat` runs."""
+        self.run(inputs)
+        variants = self._path(inputs)
+        spent = [np.zeros(len(v.linked), np.int64) for v in variants]
+        try:
+            for v, s in zip(variants, spent, strict=True):
+                v.executor.spent = s
+            for _ in range(repeat):
+                self.run(inputs)
+        finally:
+            for v in variants:
+                v.executor.spent = None
+        rows = [r for v, s in zip(variants, spent, strict=True) for r in Profile.of(v.compiled, s / max(1, repeat)).rows]
+        return Profile(rows)
+
+    def _path(self, inputs: Mapping[str, Any]) -> list[Variant]:
+        """Variants that a run with these inputs goes through; it has been run."""
+        values = self._bind(inputs)
+        step = self._core.plan(values)
+        found: list[Variant] = []
+        outcome: Any = None
+        while (child := step.children.get(outcome)) is not None:
+            step = child
+            if isinstance(step, Segment):
+                found.append(step.variant)
+            outcome = step.run(values, 0) if step.children else None
+        return found
+
+    def graph_for(self, inputs: Mapping[str, Any]) -> Graph:
+        """The graph that inputs of these shapes run, after passes; of a model in stages the largest.
+
+        The model is run once with them.
+        """
+        self.run(inputs)
+        return max((v.compiled.graph for v in self._path(inputs)), key=len)
+
+    def __repr__(self) -> str:
+        ins = ", ".join(f"{k}: {t}" for k, t in self._inputs.items())
+        outs = ", ".join(f"{k}: {t}" for k, t in self._outputs.items())
+        return f"Model({self.name!r}, ({ins}) -> ({outs}))"
+
+    def _repr_html_(self) -> str:
+        return f"<b>{self.name}</b>" + self.signature._repr_html_()
+
+
+@dataclass(frozen=True)
+class Explanations:
+    """One explanation per compiled segment."""
+
+    segments: Sequence[Explanation]
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.segments))
+
+    def _repr_html_(self) -> str:
+        return "".join(s._repr_html_() for s in self.segments)
+
+
+def fit_declared(value: Any, declared: Declared, what: str) -> Any:
+    """A value of the declared type, or an error."""
+    if declared.kind == "optional":
+        inner = declared.inner
+        assert inner is not None
+        return None if value is None else fit_declared(value, inner, what)
+    if declared.kind == "sequence":
+        inner = declared.inner
+        assert inner is not None
+        if isinstance(value, np.ndarray) or not isinstance(value, Sequence):
+            raise BindingTypeError(f"{what}: must be a list of arrays, got {type(value).__name__}")
+        return [fit_declared(v, inner, f"{what}, element {i}") for i, v in enumerate(value)]
+    if declared.kind == "map":
+        if not isinstance(value, Mapping):
+            raise BindingTypeError(f"{what}: must be a mapping, got {type(value).__name__}")
+        return dict(value)
+    known = dtypes.from_onnx(declared.code)
+    if known is not None:
+        array = fit(value, known, np.shape(value) if value is not None else (), what)
+    elif declared.code:
+        want = numpy_type(declared.code, what)
+        array = np.asarray(value)
+        if want == object:
+            if array.dtype.kind not in "OUST":
+                raise BindingTypeError(f"{what}: must be strings, got {array.dtype}")
+            array = array.astype(object)
+        elif array.dtype != want:
+            raise BindingTypeError(f"{what}: dtype must be {want}, got {array.dtype}")
+    else:
+        array = np.asarray(value)
+    if declared.shape is not None and array.ndim != len(declared.shape):
+        raise BindingError(f"{what}: rank must be {len(declared.shape)} ({declared}), got shape {array.shape}")
+    return array
+
+
+def check_supported(block: Block, functions: Mapping[tuple[str, str, str], Block]) -> None:
+    """Look at every node of the file, subgraphs too.
+
+    Raises
+    ------
+    UnsupportedOpError
+        Lists all nodes whose op cannot be imported.
+    """
+    bad: list[str] = []
+    stack = [block, *functions.values()]
+    while stack:
+        current = stack.pop()
+        for node in current.nodes:
+            stack += node.blocks
+            if (node.domain, node.op, node.overload) in functions:
+                continue
+            if registry.find(node.domain, node.op, node.version) is None:
+                bad.append(f"  {node.place}: domain {node.domain or 'ai.onnx'!r}, opset {node.version}")
+    if bad:
+        raise UnsupportedOpError(f"ONNX: {len(bad)} node(s) cannot be imported:\n" + "\n".join(bad[:200]))
+
+
+def _metadata(proto: ModelProto) -> dict[str, Any]:
+    return {
+        "producer": " ".join(p for p in (proto.producer_name, proto.producer_version) if p),
+        "domain": proto.domain,
+        "version": proto.model_version,
+        "ir_version": proto.ir_version,
+        "opsets": {o.domain or "ai.onnx": o.version for o in proto.opset_import},
+        "graph": proto.graph.name,
+        "doc": proto.doc_string,
+        "properties": {p.key: p.value for p in proto.metadata_props},
+    }
+
+
+def load(source: Any, threads: int | None = None, options: CompileOptions | None = None) -> Model:
+    """Read an ONNX model.
+
+    Parameters
+    ----------
+    source : path, bytes or ModelProto
+        External data is read from the folder of a path.
+    threads : int, optional
+        Threads of a run unless `run(threads=)` says otherwise.
+    options : CompileOptions, optional
+
+    Raises
+    ------
+    FormatError
+        It is no ONNX model, or a malformed one.
+    UnsupportedOpError
+        It holds ops that cannot be imported; lists all of them.
+    """
+    if threads is not None:
+        threads = check_threads(threads)
+    options = options or CompileOptions()
+    if threads is not None:
+        options = replace(options, threads=threads)
+    if isinstance(source, ModelProto):
+        source = source.SerializeToString()
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        tensors = TensorReader(memoryview(source).cast("B"), None)
+        name = "model"
+    else:
+        path = pathlib.Path(os.fspath(source))
+        if not path.is_file():
+            raise FormatError(f"ONNX: the model must be an existing file, got {str(path)!r}")
+        tensors = TensorReader(memoryview(b""), path.parent)
+        tensors.buffer = tensors.map(path)
+        name = path.stem
+    proto = ModelProto()
+    try:
+        proto.ParseFromString(strip(tensors.buffer))
+    except FormatError:
+        raise
+    except Exception as error:  # protobuf's own error types differ between its implementations
+        raise FormatError(f"ONNX: the file must be a serialised model, got {type(error).__name__}: {error}") from None
+    if not proto.HasField("graph"):
+        raise FormatError("ONNX: the file must be a serialised model with a graph, got none")
+    return Model(proto, tensors, options, threads, name)
+
+

@@ -1,0 +1,179 @@
+"""Steps of a plan: a small tree of compiled segments, host calls and guards.
+
+An ordinary model is one segment. Where a shape or a branch depends on data, the
+plan continues with one child per outcome that has been met.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx import dtypes
+from rlx.ir.types import TensorType
+from rlx.onnx.tensors import Array
+from rlx.runtime.executable import Variant
+
+# Outcomes kept per step; the one not used for longest goes first.
+MAX_CHILDREN = 32
+_TENSOR_TYPES = {d.numpy for d in dtypes.ALL}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A value that a run holds: a model input, or a result of an earlier step.
+
+    Attributes
+    ----------
+    type : TensorType, optional
+        None for what only the host knows: strings, maps, exotic element types.
+    shape : tuple of int, optional
+        Of arrays of either kind.
+    part : int, optional
+        Position, when the value is one of a list.
+    """
+
+    index: int
+    name: str
+    type: TensorType | None
+    shape: tuple[int, ...] | None
+    part: int | None = None
+
+    @property
+    def key(self) -> "Key":
+        """Where the value is."""
+        return (self.index, self.part)
+
+
+Key = tuple[int, int | None]
+
+
+def fetch(values: list[Any], key: Key) -> Any:
+    """A run's value."""
+    value = values[key[0]]
+    return value if key[1] is None else value[key[1]]
+
+
+def structure(value: Any) -> Any:
+    """What the rest of an import may depend on: types and shapes, not values."""
+    if isinstance(value, np.ndarray):
+        return (value.dtype.num if value.dtype != object else -1, value.shape)
+    if isinstance(value, list):
+        return ("list", *map(structure, value))
+    return None if value is None else type(value).__name__
+
+
+def content(value: Any) -> Any:
+    """A key for the very value."""
+    if isinstance(value, np.ndarray):
+        raw = tuple(value.reshape(-1)) if value.dtype == object else value.tobytes()
+        return (value.dtype.num, value.shape, raw)
+    if isinstance(value, list):
+        return tuple(map(content, value))
+    return repr(value)
+
+
+class Step:
+    """One step; `children` has the next one per outcome."""
+
+    def __init__(self) -> None:
+        self.children: dict[Any, Step] = {}
+
+    def run(self, values: list[Any], threads: int) -> Any:
+        """Do it, put results into `values`, return the outcome."""
+        return None
+
+    def add(self, outcome: Any, child: "Step") -> None:
+        """Append what follows an outcome."""
+        if len(self.children) >= MAX_CHILDREN:
+            self.children.pop(next(iter(self.children)))
+        self.children[outcome] = child
+
+
+class Start(Step):
+    """The root."""
+
+
+class Segment(Step):
+    """A compiled graph."""
+
+    def __init__(self, variant: Variant, reads: list[tuple[str, Key]], writes: int) -> None:
+        super().__init__()
+        self.variant = variant
+        self.reads = reads
+        self.first = writes
+        self.direct = False  # it is the whole model: its outputs are the model's
+
+    def run(self, values: list[Any], threads: int) -> Any:
+        """Run the program on arrays that exist."""
+        results = self.variant.executor.run({name: fetch(values, key) for name, key in self.reads}, threads, None)
+        store(values, self.first, results)
+        return None
+
+
+class Guard(Step):
+    """Branches on the content of values."""
+
+    def __init__(self, slots: list[Key]) -> None:
+        super().__init__()
+        self.slots = slots
+
+    def run(self, values: list[Any], threads: int) -> Any:
+        """The content is the outcome."""
+        return tuple(content(fetch(values, key)) for key in self.slots)
+
+
+class Host(Step):
+    """A call of a Python function; the structure of what it returns is the outcome."""
+
+    def __init__(self, function: Callable[..., Any], arguments: list[Any], first: int) -> None:
+        super().__init__()
+        self.function = function
+        self.arguments = arguments
+        self.first = first
+        self.count = 0
+
+    def run(self, values: list[Any], threads: int) -> Any:
+        """Call it."""
+        with np.errstate(all="ignore"):
+            results = self.function(*[actual(a, values) for a in self.arguments])
+        if not isinstance(results, tuple):
+            results = (results,)
+        self.count = len(results)
+        store(values, self.first, [np.asarray(r) if isinstance(r, np.generic) else r for r in results])
+        return self.outcome(values)
+
+    def outcome(self, values: list[Any]) -> Any:
+        """Structure of the results that are in `values`."""
+        return tuple(structure(v) for v in values[self.first : self.first + self.count])
+
+
+class Finish(Step):
+    """The results."""
+
+    def __init__(self, items: list[Any]) -> None:
+        super().__init__()
+        self.items = items
+
+
+def store(values: list[Any], first: int, results: Any) -> None:
+    """Put results into consecutive slots, growing the list."""
+    missing = first + len(results) - len(values)
+    if missing > 0:
+        values.extend([None] * missing)
+    values[first : first + len(results)] = results
+
+
+def actual(item: Any, values: list[Any]) -> Any:
+    """The run's value of an item: slots looked up, lists walked."""
+    if isinstance(item, Slot):
+        return fetch(values, item.key)
+    if isinstance(item, list):
+        return [actual(i, values) for i in item]
+    return item
+
+
+def is_tensor(array: Array) -> bool:
+    """Whether the IR has the array's element type."""
+    return array.dtype in _TENSOR_TYPES
