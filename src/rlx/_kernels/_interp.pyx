@@ -380,7 +380,9 @@ cdef class Outputs:
         return zip(self.index_, self.values_)
 
     def __repr__(self):
-        parts = ", ".join(f"{k}: {v.dtype}{list(v.shape)}" for k, v in self.items())
+        parts = ", ".join(
+            f"{k}: {v.dtype}{list(v.shape)}" if isinstance(v, np.ndarray) else f"{k}: {type(v).__name__}"
+            for k, v in self.items())
         return f"Outputs({parts})"
 
 

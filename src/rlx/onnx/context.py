@@ -122,12 +122,7 @@ class NodeContext:
 
     def on_host(self, i: int) -> bool:
         """Whether operand i has an element type that only the host knows, or is no tensor."""
-        item = self.item(i)
-        if isinstance(item, Slot):
-            return item.type is None
-        if isinstance(item, np.ndarray):
-            return item.dtype == object or dtypes_of(item) is None
-        return isinstance(item, list)
+        return is_host(self.item(i))
 
     def shape(self, i: int) -> tuple[int, ...]:
         """Shape of operand i, whatever it is made of."""
@@ -157,6 +152,13 @@ class NodeContext:
         if not isinstance(item, list):
             raise FormatError(f"operand {i} must be a sequence, got {type(item).__name__}")
         return item
+
+    def move(self, op: Any, operands: Sequence[int] = (0,), **attrs: Any) -> Any:
+        """An op that copies values, on tensors of any element type."""
+        if any(self.on_host(i) for i in operands):
+            normal = op.normal_attrs(attrs)
+            return self.host(lambda *xs: op.reference(*xs, **normal), [self.item(i) for i in operands])
+        return op(*(self.x(i) for i in operands), **attrs)
 
     # -- attributes -----------------------------------------------------------------
 
@@ -241,6 +243,15 @@ class NodeContext:
         """Results of a Python function on concrete values (all operands by default)."""
         results = self.tracer.host(function, self.items() if items is None else items)
         return results if len(results) != 1 else results[0]
+
+
+def is_host(item: Any) -> bool:
+    """Whether an item has an element type that only the host knows, or is no tensor."""
+    if isinstance(item, Slot):
+        return item.type is None
+    if isinstance(item, np.ndarray):
+        return item.dtype == object or dtypes_of(item) is None
+    return isinstance(item, list)
 
 
 def dtypes_of(array: Array) -> DType | None:

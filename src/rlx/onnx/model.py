@@ -99,16 +99,6 @@ def _declared(t: TypeProto, default: bool = False) -> Declared:
     return Declared("tensor", "undeclared", None, default)
 
 
-class Results(_interp.Outputs):
-    """Results of a run: a sequence in output order, also indexable by name."""
-
-    def __repr__(self) -> str:
-        def one(v: Any) -> str:
-            return f"{v.dtype}{list(v.shape)}" if isinstance(v, np.ndarray) else type(v).__name__
-
-        return f"Outputs({', '.join(f'{k}: {one(v)}' for k, v in self.items())})"
-
-
 class Model:
     """An ONNX model. Made by `rlx.load`.
 
@@ -184,7 +174,7 @@ class Model:
         self._whole(root, values)
         if out is not None:
             results = self._copy_out(results, out)
-        return Results(tuple(results), self._index)
+        return _interp.Outputs(tuple(results), self._index)
 
     def _whole(self, root: Step, values: list[Any]) -> _interp.Executor | None:
         """The executor of a plan that is one segment, known by its shapes from now on."""

@@ -118,6 +118,10 @@ class Tracer:
         assert isinstance(found, Slot)
         return found
 
+    def current(self, item: Slot) -> Any:
+        """What a slot holds in the run that goes along."""
+        return fetch(self.values, item.key)
+
     def value(self, item: Any) -> Value:
         """The value of the current graph for an item.
 

@@ -1,0 +1,128 @@
+"""Casts to and from element types that only the host knows: strings, float8, 4 and 2 bit types."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from onnx import TensorProto, helper
+
+from rlx import dtypes, ops
+from rlx.errors import FormatError
+from rlx.ir.graph import Value
+from rlx.onnx.context import NodeContext
+from rlx.onnx.steps import Slot
+from rlx.onnx.tensors import HOST_TYPES, Array, numpy_type, type_name
+
+_CODES = {np.dtype(t): code for code, t in HOST_TYPES.items()}
+
+
+def code_of(n: NodeContext, i: int) -> int:
+    """ONNX code of an operand's element type."""
+    found = n.dtype(i)
+    if found is not None:
+        return found.onnx
+    item = n.item(i)
+    value = item if isinstance(item, np.ndarray) else n.tracer.current(item) if isinstance(item, Slot) else None
+    if not isinstance(value, np.ndarray):
+        raise FormatError(f"operand {i} must be a tensor, got {type(item).__name__}")
+    return TensorProto.STRING if value.dtype == object else _CODES[value.dtype]
+
+
+def cast(n: NodeContext, code: int) -> Any:
+    """Operand 0 in another element type, by the rules of ONNX's Cast."""
+    target = dtypes.from_onnx(code)
+    if target is not None and not n.on_host(0):
+        return ops.cast(n.x(0), dtype=target)
+    saturate = bool(n.int("saturate", 1))
+    mode = n.str("round_mode", "up")
+    numpy_type(code, "attribute 'to'")
+    return n.host(lambda x: convert(x, code, saturate, mode), [n.item(0)])
+
+
+def convert(x: Array, code: int, saturate: bool = True, mode: str = "up") -> Array:
+    """An array in another element type, any to any."""
+    what = f"cast to {type_name(code)}"
+    target = numpy_type(code, what)
+    if target == object:
+        return np.asarray([_text(v) for v in x.reshape(-1)] or np.empty(0), object).reshape(x.shape)
+    if x.dtype == object:
+        return _from_text(x, target, what)
+    if code not in HOST_TYPES:
+        if x.dtype.name in ("int4", "uint4", "int2", "uint2"):
+            x = x.astype(np.int8)
+        wide = x if x.dtype.kind in "fiub" else x.astype(np.float32)
+        if target.kind in "iub":
+            from rlx.ops.unary import cast_array
+
+            return cast_array(wide, dtypes.as_dtype(target))
+        return wide.astype(target)
+    if target.name in ("int4", "uint4", "int2", "uint2"):
+        return _to_small_int(x, target)
+    wide = x.astype(np.float32)
+    if target.name == "float8_e8m0fnu":
+        return _to_e8m0(wide, saturate, mode)
+    if saturate or target.name == "float4_e2m1fn":
+        limit = float(ml_dtypes.finfo(target).max)
+        clipped = np.clip(wide, -limit, limit)
+        wide = np.where(np.isnan(wide), wide, clipped).astype(np.float32)
+    result = wide.astype(target)
+    if not saturate and target.name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz"):
+        with np.errstate(all="ignore"):
+            over = np.abs(wide) > float(ml_dtypes.finfo(target).max)
+            over &= ~np.isfinite(result.astype(np.float32))
+            result = np.where(over, np.asarray(np.nan, target), result)
+    return result
+
+
+def _to_small_int(x: Array, target: np.dtype[Any]) -> Array:
+    bits = int(target.name[-1])
+    signed = not target.name.startswith("u")
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    wide = x.astype(np.float32) if x.dtype.kind not in "iu" else x
+    if wide.dtype.kind == "f":
+        wide = np.clip(np.trunc(np.nan_to_num(wide)), low, high)
+    wide = wide.astype(np.int64)
+    wrapped = np.bitwise_and(wide, (1 << bits) - 1)
+    if signed:
+        wrapped = np.where(wrapped > high, wrapped - (1 << bits), wrapped)
+    return wrapped.astype(np.int8).astype(target)
+
+
+def _to_e8m0(x: Array, saturate: bool, mode: str) -> Array:
+    from onnx import numpy_helper
+
+    return np.asarray(numpy_helper.to_float8e8m0(x, saturate=saturate, round_mode=mode))
+
+
+def _text(v: Any) -> str:
+    if isinstance(v, (float, np.floating)) or getattr(getattr(v, "dtype", None), "kind", "") == "V":
+        number = float(v)
+        if np.isnan(number):
+            return "NaN"
+        if np.isinf(number):
+            return "INF" if number > 0 else "-INF"
+        if isinstance(v, np.floating):
+            return np.format_float_positional(v, trim="-") if 1e-5 <= abs(number) < 1e16 or number == 0 else repr(v.item())
+        return repr(number)
+    return str(v)
+
+
+def _from_text(x: Array, target: np.dtype[Any], what: str) -> Array:
+    def one(s: Any) -> Any:
+        text = s.decode() if isinstance(s, bytes) else str(s)
+        try:
+            if target.kind == "b":
+                return text.strip().lower() in ("true", "1") or (text.strip().lower() not in ("false", "0", "") and float(text) != 0)
+            return float(text) if target.kind not in "iu" else int(float(text)) if not text.strip().lstrip("+-").isdigit() else int(text)
+        except (ValueError, OverflowError):
+            raise FormatError(f"{what}: a string must be a number, got {text!r}") from None
+
+    wide = np.asarray([one(s) for s in x.reshape(-1)])
+    return wide.astype(target).reshape(x.shape)
+
+
+
+
+def tensor_code(array: Array) -> int:
+    """ONNX code of an array's element type."""
+    return TensorProto.STRING if array.dtype == object else int(helper.np_dtype_to_tensor_dtype(array.dtype))

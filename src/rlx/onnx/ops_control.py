@@ -1,0 +1,1 @@
+"""If, Loop, Scan: decided while importing, unrolled, or run by the host."""

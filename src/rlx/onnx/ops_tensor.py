@@ -1,0 +1,446 @@
+"""Shapes, data movement, indexing, making tensors."""
+
+from typing import Any
+
+import numpy as np
+
+from rlx import dtypes, ops
+from rlx.errors import FormatError
+from rlx.ir.graph import Value
+from rlx.onnx.context import NodeContext
+from rlx.onnx.registry import onnx_op
+
+# -- constants and shapes -----------------------------------------------------------
+
+
+@onnx_op("Constant")
+def _constant(n: NodeContext) -> Any:
+    attrs = n.attributes()
+    for name, value in attrs.items():
+        if name in ("value", "sparse_value"):
+            return value
+        if name in ("value_int", "value_ints"):
+            return np.asarray(value, np.int64)
+        if name in ("value_float", "value_floats"):
+            return np.asarray(value, np.float32)
+        if name == "value_string":
+            return np.asarray(value.decode(), object)
+        if name == "value_strings":
+            return np.asarray([s.decode() for s in value], object)
+    raise FormatError("a value must be given, got none")
+
+
+@onnx_op("Shape")
+def _shape(n: NodeContext) -> Any:
+    shape = n.shape(0)
+    return np.asarray(shape[n.int("start", 0) : n.int("end", None)], np.int64)
+
+
+@onnx_op("Size")
+def _size(n: NodeContext) -> Any:
+    return np.asarray(int(np.prod(n.shape(0), dtype=object)), np.int64)
+
+
+@onnx_op("ConstantOfShape")
+def _constant_of_shape(n: NodeContext) -> Any:
+    shape = n.const_ints(0)
+    if any(d < 0 for d in shape):
+        raise FormatError(f"sizes must be >= 0, got {shape}")
+    value = np.asarray(n.attr("value", np.zeros(1, np.float32))).reshape(())
+    return ops.expand(n.constant(value), shape=shape)
+
+
+@onnx_op("Range")
+def _range(n: NodeContext) -> Any:
+    start, limit, delta = (np.asarray(n.const(i)).reshape(()) for i in range(3))
+    if delta == 0:
+        raise FormatError("the step must not be 0, got 0")
+    count = max(0, int(np.ceil((float(limit) - float(start)) / float(delta))) if start.dtype.kind not in "iu"
+                else -((int(start) - int(limit)) // int(delta)))
+    if count > 1 << 34:
+        raise FormatError(f"the range must be moderate, got {count} elements")
+    places = np.arange(count, dtype=start.dtype if start.dtype.kind in "fiu" else np.float32)
+    return (start + places * delta).astype(start.dtype)
+
+
+@onnx_op("EyeLike")
+def _eye_like(n: NodeContext) -> Any:
+    shape = n.shape(0)
+    if len(shape) != 2:
+        raise FormatError(f"the operand must have rank 2, got shape {list(shape)}")
+    kind = n.type_attr("dtype") if n.attr("dtype", None) is not None else n.dtype(0)
+    assert kind is not None
+    return np.eye(*shape, k=n.int("k", 0), dtype=kind.numpy)
+
+
+# -- views ------------------------------------------------------------------------------
+
+
+@onnx_op("Reshape")
+def _reshape(n: NodeContext) -> Any:
+    if n.opset < 5:
+        wanted = n.ints("shape")
+        if n.attr("consumed_inputs", None) is not None:
+            n.ints("consumed_inputs")
+    else:
+        wanted = n.const_ints(1)
+    have = n.shape(0)
+    if not n.int("allowzero", 0):
+        if any(d == 0 and i >= len(have) for i, d in enumerate(wanted)):
+            raise FormatError(f"a size of 0 must stand for an axis of the operand, got {wanted} for {list(have)}")
+        wanted = [have[i] if d == 0 else d for i, d in enumerate(wanted)]
+    if wanted.count(-1) == 1:
+        rest = int(np.prod([d for d in wanted if d != -1], dtype=object))
+        total = int(np.prod(have, dtype=object))
+        if rest == 0 or total % rest:
+            raise FormatError(f"{total} elements must fit {wanted}, got shape {list(have)}")
+        wanted[wanted.index(-1)] = total // rest
+    return n.move(ops.reshape, shape=tuple(wanted))
+
+
+@onnx_op("Flatten")
+def _flatten(n: NodeContext) -> Any:
+    shape = n.shape(0)
+    axis = n.int("axis", 1)
+    axis = axis + len(shape) if axis < 0 else axis
+    if not 0 <= axis <= len(shape):
+        raise FormatError(f"axis must be in [0, {len(shape)}], got {axis}")
+    return n.move(ops.reshape, shape=(int(np.prod(shape[:axis])), int(np.prod(shape[axis:]))))
+
+
+def _axes(axes: Any, rank: int) -> list[int]:
+    found = []
+    for a in axes:
+        if not -rank <= a < rank:
+            raise FormatError(f"axes must be in [{-rank}, {rank}), got {list(axes)}")
+        found.append(a + rank if a < 0 else a)
+    if len(set(found)) != len(found):
+        raise FormatError(f"axes must differ, got {list(axes)}")
+    return found
+
+
+@onnx_op("Squeeze")
+def _squeeze(n: NodeContext) -> Any:
+    axes = n.ints("axes", None) if n.opset < 13 else n.opt_ints(1)
+    shape = n.shape(0)
+    chosen = [i for i, d in enumerate(shape) if d == 1] if axes is None else _axes(axes, len(shape))
+    if any(shape[i] != 1 for i in chosen):
+        raise FormatError(f"squeezed axes must have size 1, got axes {axes} of shape {list(shape)}")
+    return n.move(ops.reshape, shape=tuple(d for i, d in enumerate(shape) if i not in chosen))
+
+
+@onnx_op("Unsqueeze")
+def _unsqueeze(n: NodeContext) -> Any:
+    axes = n.ints("axes") if n.opset < 13 else n.const_ints(1)
+    shape = n.shape(0)
+    chosen = _axes(axes, len(shape) + len(axes))
+    rest = iter(shape)
+    return n.move(ops.reshape, shape=tuple(1 if i in chosen else next(rest) for i in range(len(shape) + len(axes))))
+
+
+@onnx_op("Transpose")
+def _transpose(n: NodeContext) -> Any:
+    perm = n.ints("perm", None)
+    return n.move(ops.transpose, perm=tuple(perm) if perm is not None else tuple(reversed(range(n.rank(0)))))
+
+
+@onnx_op("Expand")
+def _expand(n: NodeContext) -> Any:
+    wanted = n.const_ints(1)
+    try:
+        shape = np.broadcast_shapes(n.shape(0), tuple(wanted))
+    except ValueError:
+        raise FormatError(f"shape {list(n.shape(0))} must broadcast to {wanted}") from None
+    return n.move(ops.expand, shape=shape)
+
+
+@onnx_op("Concat")
+def _concat(n: NodeContext) -> Any:
+    axis = n.int("axis", 1)
+    if any(n.on_host(i) for i in range(n.n_inputs)):
+        return n.host(lambda *xs: np.concatenate(xs, axis))
+    xs = n.xs()
+    return ops.concat(*xs, axis=axis) if len(xs) != 1 else xs[0]
+
+
+def split_sizes(total: int, parts: int) -> list[int]:
+    """Sizes of `parts` pieces, equal but for a smaller last one."""
+    chunk = -(-total // parts)
+    return [max(0, min(chunk, total - i * chunk)) for i in range(parts)]
+
+
+@onnx_op("Split")
+def _split(n: NodeContext) -> Any:
+    sizes = n.ints("split", None) if n.opset < 13 else n.opt_ints(1)
+    axis = _axes([n.int("axis", 0)], n.rank(0))[0]
+    total = n.shape(0)[axis]
+    parts = n.int("num_outputs", None) or n.n_outputs
+    if sizes is None:
+        sizes = split_sizes(total, parts)
+    if sum(sizes) != total or any(s < 0 for s in sizes):
+        raise FormatError(f"split sizes must add up to {total}, got {sizes}")
+    return tuple(split(n, axis, sizes))
+
+
+def split(n: NodeContext, axis: int, sizes: list[int]) -> list[Any]:
+    """Pieces of operand 0 along an axis."""
+    starts = np.cumsum([0, *sizes]).tolist()
+    return [n.move(ops.slice, starts=(a,), stops=(a + s,), axes=(axis,)) for a, s in zip(starts, sizes, strict=False)]
+
+
+@onnx_op("Slice")
+def _slice(n: NodeContext) -> Any:
+    if n.opset < 10:
+        starts, ends = n.ints("starts"), n.ints("ends")
+        axes, steps = n.ints("axes", None), None
+    else:
+        starts, ends = n.const_ints(1), n.const_ints(2)
+        axes, steps = n.opt_ints(3), n.opt_ints(4)
+    rank = n.rank(0)
+    axes = _axes(list(range(len(starts))) if axes is None else axes, rank)
+    steps = [1] * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise FormatError(f"starts, ends, axes and steps must have one length and steps not be 0, got {starts}, {ends}, {axes}, {steps}")
+    shape = n.shape(0)
+    first, last = [], []
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        a, b, _ = slice(start, end, step).indices(shape[axis])
+        b = -(1 << 62) if step < 0 and b < 0 else b
+        first.append(a if a >= 0 else 0)
+        last.append(b if a >= 0 else 0)
+    return n.move(ops.slice, starts=first, stops=last, axes=axes, steps=steps)
+
+
+# -- indexing --------------------------------------------------------------------------
+
+
+def _indices(v: Value) -> Any:
+    return v if v.dtype in (dtypes.i32, dtypes.i64) else ops.cast(v, dtype=dtypes.i64)
+
+
+@onnx_op("Gather")
+def _gather(n: NodeContext) -> Any:
+    axis = n.int("axis", 0)
+    if n.on_host(0):
+        return n.host(lambda x, i: np.take(x, i, axis))
+    x = n.x(0)
+    if x.rank == 0:
+        raise FormatError("the operand must have rank >= 1, got a scalar")
+    return ops.gather(x, _indices(n.x(1)), axis=axis)
+
+
+@onnx_op("GatherElements")
+def _gather_elements(n: NodeContext) -> Any:
+    return ops.gather_elements(n.x(0), _indices(n.x(1)), axis=n.int("axis", 0))
+
+
+@onnx_op("GatherND")
+def _gather_nd(n: NodeContext) -> Any:
+    return ops.gather_nd(n.x(0), _indices(n.x(1)), batch_dims=n.int("batch_dims", 0))
+
+
+@onnx_op("ScatterElements", "Scatter")
+def _scatter_elements(n: NodeContext) -> Any:
+    return ops.scatter_elements(n.x(0), _indices(n.x(1)), n.x(2), axis=n.int("axis", 0),
+                                reduction=n.str("reduction", "none"))
+
+
+@onnx_op("ScatterND")
+def _scatter_nd(n: NodeContext) -> Any:
+    return ops.scatter_nd(n.x(0), _indices(n.x(1)), n.x(2), reduction=n.str("reduction", "none"))
+
+
+@onnx_op("OneHot")
+def _one_hot(n: NodeContext) -> Any:
+    depth = int(n.scalar(1))
+    axis = n.int("axis", -1)
+    indices, values = n.x(0), n.x(2)
+    if not indices.dtype.is_int:
+        indices = ops.cast(indices, dtype=dtypes.i64)
+    rank = indices.rank + 1
+    axis = axis + rank if axis < 0 else axis
+    indices = ops.cast(indices, dtype=dtypes.i64)
+    indices = ops.where(ops.lt(indices, n.like(0, indices)), ops.add(indices, n.like(depth, indices)), indices)
+    wide = ops.unsqueeze(indices, axes=(axis,))
+    shape = [1] * rank
+    shape[axis] = depth
+    hit = ops.eq(wide, n.constant(np.arange(depth, dtype=np.int64).reshape(shape)))
+    off, on = (ops.reshape(ops.slice(values, starts=(i,), stops=(i + 1,)), shape=()) for i in (0, 1))
+    return ops.where(hit, on, off)
+
+
+@onnx_op("TopK")
+def _topk(n: NodeContext) -> Any:
+    k = n.int("k") if n.opset < 10 else int(n.scalar(1))
+    return ops.topk(n.x(0), k=k, axis=n.int("axis", -1), largest=bool(n.int("largest", 1)),
+                    sorted=bool(n.int("sorted", 1)))
+
+
+@onnx_op("NonZero")
+def _nonzero(n: NodeContext) -> Any:
+    return n.host(lambda x: np.asarray(np.nonzero(x) if x.ndim else np.nonzero(x.reshape(1))[:0], np.int64).reshape(
+        max(x.ndim, 0), -1) if x.ndim else np.zeros((0, int(bool(x))), np.int64))
+
+
+@onnx_op("Compress")
+def _compress(n: NodeContext) -> Any:
+    axis = n.int("axis", None)
+
+    def run(x: Any, condition: Any) -> Any:
+        return np.compress(condition, x, axis) if axis is not None else np.compress(condition, x.reshape(-1))
+
+    return n.host(run)
+
+
+@onnx_op("Unique")
+def _unique(n: NodeContext) -> Any:
+    axis, ordered = n.int("axis", None), bool(n.int("sorted", 1))
+
+    def run(x: Any) -> Any:
+        values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+        inverse = inverse.reshape(-1)
+        if not ordered:
+            order = np.argsort(first)
+            rank = np.empty_like(order)
+            rank[order] = np.arange(len(order))
+            values = np.take(values, order, axis=axis or 0)
+            first, counts, inverse = first[order], counts[order], rank[inverse]
+        return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
+
+    return n.host(run)
+
+
+# -- other movement ---------------------------------------------------------------------
+
+
+@onnx_op("Tile")
+def _tile(n: NodeContext) -> Any:
+    if n.opset < 6:
+        times, axis = int(n.scalar(1)), int(n.scalar(2))
+        reps = [times if i == axis else 1 for i in range(n.rank(0))]
+    else:
+        reps = n.const_ints(1)
+    if len(reps) != n.rank(0) or any(r < 0 for r in reps):
+        raise FormatError(f"repeats must be one per axis and >= 0, got {reps}")
+    if n.on_host(0):
+        return n.host(lambda x: np.tile(x, reps), [n.item(0)])
+    return ops.tile(n.x(0), reps=reps)
+
+
+@onnx_op("Pad")
+def _pad(n: NodeContext) -> Any:
+    rank = n.rank(0)
+    mode = n.str("mode", "constant")
+    if n.opset < 11:
+        pads = n.ints("pads") if n.opset > 1 else n.ints("paddings")
+        value: Any = n.float("value", 0.0)
+        axes = None
+    else:
+        pads = n.const_ints(1)
+        value = n.opt_scalar(2, 0)
+        axes = n.opt_ints(3)
+    axes = _axes(range(rank) if axes is None else axes, rank)
+    if len(pads) != 2 * len(axes):
+        raise FormatError(f"pads must be two per axis, got {pads} for {len(axes)} axes")
+    before, after = [0] * rank, [0] * rank
+    for i, axis in enumerate(axes):
+        before[axis], after[axis] = pads[i], pads[i + len(axes)]
+    return pad(n.x(0), before, after, mode, value)
+
+
+def pad(x: Value, before: Any, after: Any, mode: str, value: Any) -> Any:
+    """Pad, where negative amounts cut."""
+    if any(p < 0 for p in (*before, *after)):
+        starts = [max(0, -p) for p in before]
+        stops = [int(d) + min(0, p) for d, p in zip(x.shape, after, strict=True)]
+        x = ops.slice(x, starts=starts, stops=[max(a, b) for a, b in zip(starts, stops, strict=True)])
+        before, after = [max(0, p) for p in before], [max(0, p) for p in after]
+    if not any((*before, *after)):
+        return x
+    return ops.pad(x, before=tuple(before), after=tuple(after), mode=mode, value=value)
+
+
+@onnx_op("Trilu")
+def _trilu(n: NodeContext) -> Any:
+    k = int(n.opt_scalar(1, 0))
+    return ops.trilu(n.x(0), k=k, upper=bool(n.int("upper", 1)))
+
+
+@onnx_op("DepthToSpace")
+def _depth_to_space(n: NodeContext) -> Any:
+    x, b = n.x(0), n.int("blocksize")
+    batch, c, h, w = x.shape
+    if b < 1 or c % (b * b):
+        raise FormatError(f"channels must be divisible by blocksize squared, got {c} and {b}")
+    if n.str("mode", "DCR") == "DCR":
+        y = ops.transpose(ops.reshape(x, shape=(batch, b, b, c // (b * b), h, w)), perm=(0, 3, 4, 1, 5, 2))
+    else:
+        y = ops.transpose(ops.reshape(x, shape=(batch, c // (b * b), b, b, h, w)), perm=(0, 1, 4, 2, 5, 3))
+    return ops.reshape(y, shape=(batch, c // (b * b), h * b, w * b))
+
+
+@onnx_op("SpaceToDepth")
+def _space_to_depth(n: NodeContext) -> Any:
+    x, b = n.x(0), n.int("blocksize")
+    batch, c, h, w = x.shape
+    if b < 1 or h % b or w % b:
+        raise FormatError(f"height and width must be divisible by blocksize, got {h}, {w} and {b}")
+    y = ops.reshape(x, shape=(batch, c, h // b, b, w // b, b))
+    return ops.reshape(ops.transpose(y, perm=(0, 3, 5, 1, 2, 4)), shape=(batch, c * b * b, h // b, w // b))
+
+
+@onnx_op("ReverseSequence")
+def _reverse_sequence(n: NodeContext) -> Any:
+    batch_axis, time_axis = n.int("batch_axis", 1), n.int("time_axis", 0)
+    x, lens = n.x(0), ops.cast(n.x(1), dtype=dtypes.i64)
+    size = int(x.shape[time_axis])
+    shape = [1] * x.rank
+    shape[time_axis] = size
+    places = n.constant(np.arange(size, dtype=np.int64).reshape(shape))
+    shape = [1] * x.rank
+    shape[batch_axis] = int(x.shape[batch_axis])
+    ends = ops.reshape(lens, shape=tuple(shape))
+    flipped = ops.sub(ops.sub(ends, n.constant(np.int64(1))), places)
+    index = ops.where(ops.lt(places, ends), flipped, places)
+    return ops.gather_elements(x, ops.expand(index, shape=x.shape), axis=time_axis)
+
+
+@onnx_op("CenterCropPad")
+def _center_crop_pad(n: NodeContext) -> Any:
+    wanted = n.const_ints(1)
+    x = n.x(0)
+    axes = n.ints("axes", None)
+    axes = _axes(range(x.rank) if axes is None else axes, x.rank)
+    before, after = [0] * x.rank, [0] * x.rank
+    for axis, size in zip(axes, wanted, strict=True):
+        extra = size - int(x.shape[axis])
+        first = extra // 2 if extra >= 0 else -(-extra // 2)
+        before[axis], after[axis] = first, extra - first
+    return pad(x, before, after, "constant", 0)
+
+
+@onnx_op("TensorScatter")
+def _tensor_scatter(n: NodeContext) -> Any:
+    axis = n.int("axis", -2)
+    circular = n.str("mode", "linear") == "circular"
+    past, update = n.x(0), n.x(1)
+    axis = axis + past.rank if axis < 0 else axis
+    length, size = int(update.shape[axis]), int(past.shape[axis])
+    batch = int(past.shape[0])
+    start = n.opt(2)
+    first = n.constant(np.zeros(batch, np.int64)) if start is None else ops.cast(start, dtype=dtypes.i64)
+    places = ops.add(ops.reshape(first, shape=(batch, 1)), n.constant(np.arange(length, dtype=np.int64)[None, :]))
+    if circular:
+        places = ops.mod(places, n.constant(np.int64(size)))
+    shape = [1] * past.rank
+    shape[0], shape[axis] = batch, length
+    index = ops.expand(ops.reshape(places, shape=tuple(shape)), shape=update.shape)
+    return ops.scatter_elements(past, index, update, axis=axis, reduction="none")
+
+
+@onnx_op("BitCast")
+def _bit_cast(n: NodeContext) -> Any:
+    from rlx.onnx.tensors import numpy_type
+
+    target = numpy_type(n.int("to"), "attribute 'to'")
+    return n.host(lambda x: np.ascontiguousarray(x).view(target) if x.ndim else x.reshape(1).view(target).reshape(()))
