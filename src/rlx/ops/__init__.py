@@ -37,7 +37,6 @@ _FAMILIES = (
     _unary,
     _view,
 )
-_FAMILIES = (_unary, _binary, _view, _matmul, _rnn, _control)
 
 TABLE: dict[str, OpDef] = {}
 FAMILY: dict[str, str] = {}
