@@ -19,23 +19,7 @@ _FAMILIES = (
     "conv",
     "quant",
     "attention",
-from rlx.ops import binary as _binary
-from rlx.ops import control as _control
-from rlx.ops import fused as _fused
-from rlx.ops import matmul as _matmul
-from rlx.ops import rnn as _rnn
-from rlx.ops import unary as _unary
-from rlx.ops import view as _view
-
-# One module a line.
-_FAMILIES = (
-    _binary,
-    _control,
-    _fused,
-    _matmul,
-    _rnn,
-    _unary,
-    _view,
+    "fused",
 )
 
 TABLE: dict[str, OpDef] = {}
