@@ -4,6 +4,7 @@
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -158,6 +159,19 @@ class Tolerance:
 EXACT = Tolerance(exact=True)
 ROUNDING = Tolerance()
 
+
+
+def _defining_module() -> str:
+    """Last part of the name of the module that is making a row (helpers left out)."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name not in (__name__, "rlx.ops._rules") and frame.f_code.co_filename != "<string>":
+            return name.rsplit(".", 1)[-1]
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
+
+
 Infer = Callable[..., tuple[TensorType, ...]]
 Reference = Callable[..., Any]
 Samples = Callable[[DType, np.random.Generator], list[Sample]]
@@ -216,6 +230,7 @@ class OpDef:
     def __post_init__(self) -> None:
         object.__setattr__(self, "__doc__", self.doc)
         object.__setattr__(self, "__name__", self.name)
+        object.__setattr__(self, "family", _defining_module())
         object.__setattr__(self, "__signature__", self._signature())
         object.__setattr__(self, "_attr_map", {a.name: a for a in self.attrs})
         object.__setattr__(self, "is_variadic", bool(self.inputs) and self.inputs[-1].endswith("*"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 from rlx.dtypes import DType
 from rlx.ir.opdef import Array
@@ -28,7 +28,7 @@ class BodyRef:
         return f"&body({len(self.program.calls)} calls)"
 
 
-AttrItem: TypeAlias = Union[int, float, EwRef, BodyRef]
+AttrItem: TypeAlias = int | float | EwRef | BodyRef
 AttrValue: TypeAlias = int | float | Sequence[int] | Sequence[float]
 Attrs: TypeAlias = Mapping[str, AttrItem | Sequence[AttrItem]]
 

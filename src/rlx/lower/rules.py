@@ -1,31 +1,14 @@
-"""Imports the modules that register lowering rules."""
+"""Imports every module of this package, so that all lowering rules are registered."""
 
 import functools
 import importlib
+import pkgutil
 
-# One a line, so that branches merge.
-MODULES = (
-    "region",
-    "movement",
-    "matmul",
-    "rnn",
-    "control",
-    "placement",
-    "reduce",
-    "conv",
-    "attention",
-# One module a line.
-MODULES = (
-    "control",
-    "matmul",
-    "movement",
-    "region",
-    "rnn",
-)
+import rlx.lower
 
 
 @functools.cache
 def load() -> None:
     """Register every rule."""
-    for name in MODULES:
-        importlib.import_module(f"rlx.lower.{name}")
+    for info in pkgutil.iter_modules(rlx.lower.__path__):
+        importlib.import_module(f"rlx.lower.{info.name}")

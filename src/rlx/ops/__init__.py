@@ -1,34 +1,25 @@
-"""The table of ops. ``ops.<name>(...)`` emits a node; `TABLE` has every row by name."""
+"""The table of ops. ``ops.<name>(...)`` emits a node; `TABLE` has every row by name.
+
+Every module of this package is a family, except those with an underscore and
+the two that hold no rows; its `OpDef` objects are rows of the table.
+"""
 
 import importlib
+import pkgutil
 
 from rlx.ir.opdef import OpDef
 from rlx.ops import movement as _movement
 from rlx.ops import view as _view
 
-# Modules of this package that hold rows; one a line, so that branches merge.
-_FAMILIES = (
-    "unary",
-    "binary",
-    "view",
-    "matmul",
-    "rnn",
-    "control",
-    "movement",
-    "reduce",
-    "conv",
-    "quant",
-    "attention",
-    "fused",
-)
-
 TABLE: dict[str, OpDef] = {}
 FAMILY: dict[str, str] = {}
-for _family in _FAMILIES:
-    for _op in list(vars(importlib.import_module(f"rlx.ops.{_family}")).values()):
+for _info in pkgutil.iter_modules(__path__):
+    if _info.name.startswith("_") or _info.name in ("indexing", "parse"):
+        continue
+    for _op in list(vars(importlib.import_module(f"rlx.ops.{_info.name}")).values()):
         if isinstance(_op, OpDef) and _op.name not in TABLE:
             TABLE[_op.name] = _op
-            FAMILY[_op.name] = _family
+            FAMILY[_op.name] = _op.family
 globals().update(TABLE)
 
 squeeze = _view.squeeze

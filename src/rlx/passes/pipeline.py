@@ -5,7 +5,13 @@ from collections.abc import Callable
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
 from rlx.passes.base import Pass
-from rlx.passes.cleanup import eliminate_dead, fold_constants, inline_branches, merge_common, simplify
+from rlx.passes.cleanup import (
+    eliminate_dead,
+    fold_constants,
+    inline_branches,
+    merge_common,
+    simplify,
+)
 from rlx.passes.decompose import decompose
 from rlx.passes.fuse_conv import fold_batch_norm, fuse_conv
 from rlx.passes.fuse_elementwise import fuse_elementwise

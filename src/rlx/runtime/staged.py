@@ -89,9 +89,7 @@ class Cut:
         for v in needed:
             rest.replace(v, rest.graph.input(v.name, v.type.shape, v.type.dtype))
         for node in graph.nodes:
-            if node.op.has("leaf") and node.outputs[0] not in rest.map and node.op.name != "input":
-                rest.copy(node)
-            elif id(node) not in done and not node.op.has("leaf"):
+            if (node.op.has("leaf") and node.outputs[0] not in rest.map and node.op.name != "input") or (id(node) not in done and not node.op.has("leaf")):
                 rest.copy(node)
         self.rest = eliminate_dead(rest.finish())
         for v in needed:
