@@ -162,18 +162,19 @@ def test_nonzero(name, shape, level):
     call_kernel(f"nonzero.{name}", [data.reshape(shape), out, count], {"shape": shape}, extent=1,
                 level=level)
     assert count[0] == want.shape[1]
-    np.testing.assert_array_equal(out[: want.size].reshape(want.shape), want)
+    got = out[: len(shape) * data.size].reshape(len(shape), data.size)[:, : count[0]]
+    np.testing.assert_array_equal(got, want)
 
 
 @sizes
 def test_compress(size, level):
     data = draw((3, 5, 4), SIZES[size])
     condition = np.array([1, 0, 1, 1], np.bool_)
-    out, count = np.zeros((3, 5, 4), data.dtype), np.zeros(1, np.int64)
+    out, count = np.zeros((3, 4, 4), data.dtype), np.zeros(1, np.int64)
     call_kernel(f"compress.b{size}", [data, condition, out, count],
                 {"outer": 3, "n": 5, "inner": 4, "m": 4}, extent=1, level=level)
     assert count[0] == 3
-    np.testing.assert_array_equal(out.ravel()[:36].reshape(3, 3, 4), data[:, [0, 2, 3]])
+    np.testing.assert_array_equal(out[:, :3], data[:, [0, 2, 3]])
 
 
 @pytest.mark.parametrize("name", ["f32", "f64", "i32", "i64"])

@@ -12,6 +12,11 @@ def _has_half(node: Node) -> bool:
     return any(v.dtype.is_half for v in values)
 
 
+def _moves_only(node: Node) -> bool:
+    """Whether the node copies values and computes none (a scatter without a reduction does)."""
+    return node.op.has("movement") and node.attrs.get("reduction", "none") == "none"
+
+
 def widen_halves(graph: Graph) -> Graph:
     """Wrap every computing node on half types in casts to f32 and back."""
     from rlx.ops import TABLE
@@ -21,7 +26,7 @@ def widen_halves(graph: Graph) -> Graph:
     cast = TABLE["cast"]
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        if node.op.has("leaf") or node.op.has("movement") or node.op.has("control") or node.op.name in _AS_IS or not _has_half(node):
+        if node.op.has("leaf") or _moves_only(node) or node.op.has("control") or node.op.name in _AS_IS or not _has_half(node):
             rewriter.copy(node)
             continue
         operands = []

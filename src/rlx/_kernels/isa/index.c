@@ -40,12 +40,12 @@
  *   out[o, d, j] = values[indices[o, j] == d]; an index outside [-depth, depth)
  *   gives a row of values[0].
  * nonzero.T             args: data, out, count;  attrs: shape:*;  extent: 1
- *   out: i64, [rank, count] contiguous at its start (room for rank * size);
+ *   out: i64 [rank, size], of which the first count columns are written;
  *   count: one i64. T: every real dtype, f16 and bf16 too; -0.0 is zero.
  * compress.b*           args: data, condition, out, count
  *                       attrs: outer n inner m;  extent: 1
  *   Keeps the indices i < m of the middle axis for which condition[i] is true;
- *   out is [outer, count, inner]; needs m <= n.
+ *   out is [outer, m, inner], of which the first count are written; m <= n.
  * search_sorted.T       args: sorted, values, out;  attrs: n m shared right
  *                       extent: rows * m
  *   sorted [rows, n] (one row for all if shared), values [rows, m]; out i64: how
@@ -146,29 +146,24 @@ SCATTERS(uint16_t, u16, WRAP_ADD, WRAP_MUL)
 SCATTERS(uint32_t, u32, WRAP_ADD, WRAP_MUL)
 SCATTERS(uint64_t, u64, WRAP_ADD, WRAP_MUL)
 
-/* nonzero: MASK clears the sign bit of floats. Count first, then write. */
+/* nonzero: MASK clears the sign bit of floats. */
 #define NONZERO(TYPE, TN, MASK)                                                           \
     static int nonzero_##TN(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) { \
         const int64_t *shape = RLX_LIST(t->attrs, 0);                                     \
         const int rank = (int)RLX_COUNT(t->attrs, 0);                                     \
-        int64_t *count = (int64_t *)RLX_PTR(t, f, 2), size = 1, n = 0, at = 0;            \
-        int64_t index[MAX_RANK] = {0};                                                    \
+        int64_t size = 1, at = 0, index[MAX_RANK] = {0};                                  \
         for (int d = 0; d < rank; d++)                                                    \
             size *= shape[d];                                                             \
         const TYPE *data = size ? (const TYPE *)RLX_PTR(t, f, 0) : NULL;                  \
-        for (int64_t i = 0; i < size; i++)                                                \
-            n += (data[i] & (TYPE)(MASK)) != 0;                                           \
-        *count = n;                                                                       \
-        if (n == 0)                                                                       \
-            return RLX_OK;                                                                \
-        int64_t *out = (int64_t *)RLX_PTR(t, f, 1);                                       \
+        int64_t *out = size && rank ? (int64_t *)RLX_PTR(t, f, 1) : NULL;                 \
         for (int64_t i = 0; i < size; i++, advance(shape, rank, index)) {                 \
             if ((data[i] & (TYPE)(MASK)) == 0)                                            \
                 continue;                                                                 \
             for (int d = 0; d < rank; d++)                                                \
-                out[d * n + at] = index[d];                                               \
+                out[d * size + at] = index[d];                                            \
             at++;                                                                         \
         }                                                                                 \
+        *(int64_t *)RLX_PTR(t, f, 2) = at;                                                \
         return RLX_OK;                                                                    \
     }
 NONZERO(uint8_t, b1, ~0)
