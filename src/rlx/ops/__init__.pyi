@@ -46,6 +46,24 @@ def atan2(
     name: str | None = None,
 ) -> Value: ...
 def atanh(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def attention(
+    q: Operand,
+    k: Operand,
+    v: Operand,
+    mask: Operand | None = None,
+    lens: Operand | None = None,
+    /,
+    *,
+    num_heads: int | None = None,
+    num_kv_heads: int | None = None,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    causal: bool = False,
+    past: int | None = None,
+    window: int | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def bit_and(
     a: Operand,
     b: Operand,
@@ -97,6 +115,15 @@ def clip(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def compress(
+    x: Operand,
+    condition: Operand,
+    /,
+    *,
+    axis: int | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def concat(
     *xs: Operand | Sequence[Operand],
     axis: int,
@@ -113,6 +140,33 @@ def cond(
     name: str | None = None,
 ) -> tuple[Value, Value]: ...
 def conj(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def conv(
+    x: Operand,
+    w: Operand,
+    b: Operand | None = None,
+    /,
+    *,
+    strides: int | Sequence[int] | None = None,
+    pads: int | Sequence[int] | None = None,
+    dilations: int | Sequence[int] | None = None,
+    groups: int = 1,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def conv_integer(
+    x: Operand,
+    w: Operand,
+    x_zero: Operand | None = None,
+    w_zero: Operand | None = None,
+    /,
+    *,
+    strides: int | Sequence[int] | None = None,
+    pads: int | Sequence[int] | None = None,
+    dilations: int | Sequence[int] | None = None,
+    groups: int = 1,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def cos(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def cosh(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def depth_to_space(
@@ -121,6 +175,17 @@ def depth_to_space(
     *,
     block: int,
     mode: Literal['DCR', 'CRD'] = 'DCR',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def dequantize_linear(
+    x: Operand,
+    scale: Operand,
+    zero: Operand | None = None,
+    /,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
@@ -200,6 +265,33 @@ def fmod(
     b: Operand,
     /,
     *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def gather(
+    x: Operand,
+    indices: Operand,
+    /,
+    *,
+    axis: int = 0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def gather_elements(
+    x: Operand,
+    indices: Operand,
+    /,
+    *,
+    axis: int = 0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def gather_nd(
+    x: Operand,
+    indices: Operand,
+    /,
+    *,
+    batch_dims: int = 0,
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
@@ -386,6 +478,16 @@ def matmul(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def matmul_integer(
+    a: Operand,
+    b: Operand,
+    a_zero: Operand | None = None,
+    b_zero: Operand | None = None,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def max(
     a: Operand,
     b: Operand,
@@ -428,6 +530,17 @@ def ne(
     name: str | None = None,
 ) -> Value: ...
 def neg(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def nonzero(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def one_hot(
+    indices: Operand,
+    values: Operand,
+    /,
+    *,
+    depth: int,
+    axis: int = -1,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def pad(
     x: Operand,
     value: Operand | None = None,
@@ -444,6 +557,51 @@ def pow(
     b: Operand,
     /,
     *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def qlinear_conv(
+    x: Operand,
+    x_scale: Operand,
+    x_zero: Operand,
+    w: Operand,
+    w_scale: Operand,
+    w_zero: Operand,
+    y_scale: Operand,
+    y_zero: Operand,
+    b: Operand | None = None,
+    /,
+    *,
+    strides: int | Sequence[int] | None = None,
+    pads: int | Sequence[int] | None = None,
+    dilations: int | Sequence[int] | None = None,
+    groups: int = 1,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def qlinear_matmul(
+    a: Operand,
+    a_scale: Operand,
+    a_zero: Operand,
+    b: Operand,
+    b_scale: Operand,
+    b_zero: Operand,
+    y_scale: Operand,
+    y_zero: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def quantize_linear(
+    x: Operand,
+    scale: Operand,
+    zero: Operand | None = None,
+    /,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    dtype: DTypeLike | None = None,
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
@@ -596,6 +754,36 @@ def scan(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> tuple[Value, Value]: ...
+def scatter_elements(
+    x: Operand,
+    indices: Operand,
+    updates: Operand,
+    /,
+    *,
+    axis: int = 0,
+    reduction: Literal['none', 'add', 'mul', 'max', 'min'] = 'none',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def scatter_nd(
+    x: Operand,
+    indices: Operand,
+    updates: Operand,
+    /,
+    *,
+    reduction: Literal['none', 'add', 'mul', 'max', 'min'] = 'none',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def search_sorted(
+    sorted: Operand,
+    values: Operand,
+    /,
+    *,
+    right: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def selu(
     x: Operand,
     /,

@@ -4,8 +4,6 @@ A dynamic row names its unknown sizes `unbacked...`; its twin `<name>_bounded` g
 the same results at their largest size and, last, `counts`: how much of them is real.
 """
 
-from typing import Any
-
 import numpy as np
 
 from rlx import dtypes

@@ -180,7 +180,8 @@ def _infer_scatter_elements(x: TensorType, indices: TensorType, updates: TensorT
     _same_rank("scatter_elements", x, indices, axis)
     _check_reduction("scatter_elements", x, updates, reduction)
     if indices.shape != updates.shape:
-        raise TypeRuleError(f"scatter_elements: updates must have the shape of the indices, got {updates} and {indices}")
+        raise TypeRuleError("scatter_elements: updates must have the shape of the indices, "
+                            f"got {updates} and {indices}")
     return (x,)
 
 
@@ -232,7 +233,8 @@ scatter_elements = OpDef(
 )
 
 
-def _infer_scatter_nd(x: TensorType, indices: TensorType, updates: TensorType, reduction: str) -> tuple[TensorType, ...]:
+def _infer_scatter_nd(x: TensorType, indices: TensorType, updates: TensorType,
+                      reduction: str) -> tuple[TensorType, ...]:
     index_type("scatter_nd", indices)
     require_rank("scatter_nd", indices, 1, what="indices")
     _check_reduction("scatter_nd", x, updates, reduction)
@@ -260,7 +262,8 @@ def _scatter_nd_samples(dtype: DType, rng: Rng) -> list[Sample]:
         attrs = {"reduction": reduction}
         found += [
             Sample((data(rng, dtype, 4, 5), _indices(rng, 4, 7, 2, wide=wide), data(rng, dtype, 7)), attrs),
-            Sample((data(rng, dtype, 3, 4, 9), _indices(rng, 3, 2, 3, 1, wide=not wide), data(rng, dtype, 2, 3, 4, 9)), attrs),
+            Sample((data(rng, dtype, 3, 4, 9), _indices(rng, 3, 2, 3, 1, wide=not wide),
+                    data(rng, dtype, 2, 3, 4, 9)), attrs),
         ]
     return [
         *found,
@@ -275,8 +278,8 @@ scatter_nd = OpDef(
     "x with slices at index tuples replaced by, or combined with, the updates, in index order.",
     dtypes=dtypes.ALL, attrs=(_REDUCTION,), traits=MOVEMENT, samples=_scatter_nd_samples, tolerance=_SCATTER,
     errors=lambda: [
-        ErrorSample((np.zeros((2, 3), np.float32), np.zeros((2, 1), np.int64), np.zeros((2, 2), np.float32)), {}, "the shape"),
-        ErrorSample((np.zeros((2, 3), np.float32), np.zeros((2, 3), np.int64), np.zeros((2,), np.float32)), {}, "at most 2"),
+        ErrorSample((np.zeros((2, 3)), np.zeros((2, 1), np.int64), np.zeros((2, 2))), {}, "the shape"),
+        ErrorSample((np.zeros((2, 3)), np.zeros((2, 3), np.int64), np.zeros((2,))), {}, "at most 2"),
     ],
 )
 

@@ -487,7 +487,7 @@ depth_to_space = OpDef(
     ("x",),
     _infer_depth_to_space,
     _depth_to_space,
-    "Blocks of channels to blocks of pixels, NCHW; `DCR` has the depth innermost in the channel number, `CRD` outermost.",
+    "Blocks of channels to blocks of pixels, NCHW; `DCR`: depth varies fastest in the channel number, `CRD`: slowest.",
     dtypes=dtypes.ALL,
     attrs=(Attr("block", "int"), Attr("mode", "str", "DCR", ("DCR", "CRD"))),
     traits=MOVEMENT,
