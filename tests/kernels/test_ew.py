@@ -384,3 +384,48 @@ def test_every_half(half, level):
     same_bits(narrow, sweep.astype(x.dtype))
     rounded = call_ew(f"round_{half}.f32", sweep, level=level)
     same_bits(rounded, narrow.astype("f4"))
+
+
+COMPLEX = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "neg": np.negative, "conj": np.conj, "square": np.square, "recip": np.reciprocal,
+    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos,
+    "tanh": np.tanh, "abs": np.abs, "real": np.real, "imag": np.imag,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tag", ["c64", "c128"])
+@pytest.mark.parametrize("op", COMPLEX)
+def test_complex(op, tag, level):
+    rng = np.random.default_rng(0)
+    part = np.dtype("f4" if tag == "c64" else "f8")
+    arity = kernels.table().ew(f"{op}.{tag}").arity
+    arrays = [(rng.standard_normal(1002) * 3).astype(part).view(DTYPES[tag]) for _ in range(arity)]
+    arrays[0][:4] = [0, 1, 1j, -1]
+    out = part if op in {"abs", "real", "imag"} else None
+    got = call_ew(f"{op}.{tag}", *arrays, out_dtype=out, level=level)
+    want = COMPLEX[op](*[a.astype("c16") for a in arrays])
+    finite = np.isfinite(want)
+    scale = np.abs(want[finite]) * 8 * np.finfo(part).eps
+    assert (np.abs(got[finite] - want[finite]) <= scale).all()
+    np.testing.assert_array_equal(np.isfinite(got), finite)
+
+
+@pytest.mark.parametrize("tag", ["c64", "c128"])
+def test_complex_edges(tag, level):
+    dtype = DTYPES[tag]
+    z = np.array([3 + 4j, 1e30 - 1e30j, -2.5 + 1e-3j], dtype)
+    assert (call_ew(f"mul.{tag}", z, z.conj(), level=level).imag == 0).all()
+    assert call_ew(f"abs.{tag}", np.array([complex(np.nan, np.inf)], dtype),
+                   out_dtype=z.real.dtype, level=level)[0] == np.inf
+    base = np.array([0, 0, 0, 2, 1j, 1 + 1j, 2], dtype)
+    power = np.array([0, 2, -1, 10, 2, -1, 0.5], dtype)
+    want = np.array([1, 0, np.nan, 1024, -1, 0.5 - 0.5j, 2**0.5])
+    got = call_ew(f"pow.{tag}", base, power, level=level)
+    np.testing.assert_allclose(got[[0, 1, 3, 4, 5, 6]], want[[0, 1, 3, 4, 5, 6]], rtol=1e-6)
+    assert np.isnan(got[2])
+    re, im = sample(z.real.dtype, 100), sample(z.real.dtype, 100, 1)
+    part = {"c64": "f32", "c128": "f64"}[tag]
+    made = call_ew(f"make_complex.{part}", re, im, out_dtype=dtype, level=level)
+    same_bits(made.real.copy(), re)
+    same_bits(made.imag.copy(), im)
