@@ -199,7 +199,8 @@ class OpDef:
         `dtype_of` names, the first by default).
     traits : frozenset of str
         `elementwise`, `commutative`, `view`, `random`, `stateful`, `dynamic`
-        (a result's size depends on data), `movement` (copies values only).
+        (a result's size depends on data), `movement` (copies values only),
+        `constants` (all operands but the first must be constants).
     decompose : callable, optional
         ``decompose(*values, **attrs)``: the op in terms of others, for ops
         without a kernel.

@@ -9,6 +9,7 @@ import pkgutil
 
 from rlx.ir.opdef import OpDef
 from rlx.ops import movement as _movement
+from rlx.ops.einsum import einsum as _einsum
 from rlx.ops import view as _view
 
 TABLE: dict[str, OpDef] = {}
@@ -25,6 +26,7 @@ globals().update(TABLE)
 squeeze = _view.squeeze
 unsqueeze = _view.unsqueeze
 arange = _movement.arange
+einsum = _einsum
 split = _movement.split
 stack = _movement.stack
 unstack = _movement.unstack

@@ -214,6 +214,45 @@ dequantize_linear = OpDef(
 )
 
 
+def _infer_dynamic(x: TensorType) -> tuple[TensorType, ...]:
+    require_dtype("dynamic_quantize_linear", x.dtype, (f32,))
+    return (x.with_dtype(u8), TensorType(f32, ()), TensorType(u8, ()))
+
+
+def _dynamic(x: Array) -> tuple[Array, Array, Array]:
+    low, high = min(np.float32(0), x.min(initial=0)), max(np.float32(0), x.max(initial=0))
+    scale = np.float32((high - low) / np.float32(255))
+    scale = np.float32(1) if scale == 0 else scale
+    zero = np.clip(np.rint(-low / scale), 0, 255).astype(np.float32)
+    return cast_array(np.rint(x / scale) + zero, u8), scale, cast_array(zero, u8)
+
+
+def _dynamic_in_ops(x: Any) -> tuple[Any, Any, Any]:
+    from rlx import ops
+
+    flat = ops.concat(ops.reshape(x, shape=(-1,)), np.zeros(1, np.float32), axis=0) if 0 in x.shape else x
+    low = ops.min(ops.reduce_min(flat), 0.0)
+    high = ops.max(ops.reduce_max(flat), 0.0)
+    scale = (high - low) / 255.0
+    scale = ops.where(ops.eq(scale, 0.0), np.float32(1), scale)
+    zero = ops.clip(ops.round(ops.neg(low) / scale), lo=0.0, hi=255.0)
+    return ops.cast(ops.round(x / scale) + zero, dtype=u8), scale, ops.cast(zero, dtype=u8)
+
+
+def _dynamic_samples(dtype: DType, rng: Rng) -> list[Sample]:
+    arrays = [data(rng, dtype, 3, 17), data(rng, dtype, 5, low=1, high=3), data(rng, dtype, 70, low=-3, high=-1),
+              np.zeros((2, 2), np.float32), np.zeros((0, 3), np.float32), data(rng, dtype), data(rng, dtype, 2, 40, 33, low=-1e3, high=2e3)]
+    return [Sample((a,)) for a in arrays]
+
+
+dynamic_quantize_linear = OpDef(
+    "dynamic_quantize_linear", ("x",), _infer_dynamic, _dynamic,
+    "x as u8 over its own range widened to contain 0: results y, scale, zero. All zeros give scale 1.", dtypes=(f32,),
+    traits=frozenset({"exact"}), decompose=_dynamic_in_ops, samples=_dynamic_samples, tolerance=EXACT,
+    errors=lambda: [ErrorSample((np.zeros(3),), {}, "type must be one of")],
+)
+
+
 # -- products of integers -------------------------------------------------------------
 
 

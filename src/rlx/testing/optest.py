@@ -46,6 +46,7 @@ def build(op: OpDef, sample: Sample, constants: bool = False) -> tuple[Graph, di
     graph = Graph(op.name)
     values: list[Any] = []
     feeds: dict[str, Array] = {}
+    constants = constants or op.has("constants")
     for i, a in enumerate(sample.args):
         if a is None:
             values.append(None)
