@@ -13,6 +13,7 @@ from rlx.passes.cleanup import (
     simplify,
 )
 from rlx.passes.decompose import decompose
+from rlx.passes.fuse_activations import fuse_activations
 from rlx.passes.fuse_conv import fold_batch_norm, fuse_conv
 from rlx.passes.fuse_elementwise import fuse_elementwise
 from rlx.passes.fuse_matmul import fuse_matmul
@@ -41,6 +42,7 @@ def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]
         Pass("inline-branches", inline_branches),
         Pass("merge-common", merge_common),
         Pass("fold-batch-norm", fold_batch_norm),
+        Pass("fuse-activations", fuse_activations),
         *required,
         Pass("channels-last", channels_last),
         Pass("simplify-again", simplify),
