@@ -34,41 +34,33 @@ def merged(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[bool, int]]:
     return groups
 
 
-def five(groups: Sequence[tuple[bool, int]]) -> tuple[int, int, int, int, int] | None:
-    """(outer, r1, mid, r2, inner), or None when the groups do not fit."""
+def alternating(groups: Sequence[tuple[bool, int]]) -> list[int]:
+    """Sizes of kept, reduced, kept, ... groups, from a kept to a kept one (1 where there is none)."""
     sizes = [d for _, d in groups]
-    kinds = [k for k, _ in groups]
-    if not kinds or kinds[0]:
+    if not groups or groups[0][0]:
         sizes.insert(0, 1)
-        kinds.insert(0, False)
-    if kinds[-1]:
+    if len(sizes) % 2 == 0:
         sizes.append(1)
-        kinds.append(False)
-    if len(kinds) == 1:
-        return sizes[0], 1, 1, 1, 1
-    if len(kinds) == 3:
-        return sizes[0], 1, 1, sizes[1], sizes[2]
-    if len(kinds) == 5:
-        return sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]
-    return None
+    if len(sizes) == 1:
+        sizes += [1, 1]
+    return sizes
 
 
-def reduction_layout(
-    ctx: Context, x: Value, axes: Sequence[int], itemsize: int
-) -> tuple[Operand, tuple[int, int, int, int, int]]:
-    """Where the data lies and its five sizes; transposes what does not fit."""
+def reduction_layout(ctx: Context, x: Value, axes: Sequence[int], most: int = 5) -> tuple[Operand, list[int]]:
+    """Where the data lies and its alternating sizes, `most` of them at most; transposes what does not fit."""
     shape = shape_of(x)
     source = ctx.operand(x)
-    layout = five(merged(shape, axes))
-    if layout is not None:
-        return source, layout
+    sizes = alternating(merged(shape, axes))
+    if len(sizes) <= most:
+        return source, sizes
+    itemsize = x.dtype.itemsize
     perm = [i for i in range(len(shape)) if i not in axes] + list(axes)
     strides = contiguous_strides(shape)
     target = [shape[p] for p in perm]
     place = ctx.temp(math.prod(shape) * itemsize, "reordered")
     strided_copy(ctx, itemsize, target, source, [strides[p] for p in perm], place, contiguous_strides(target))
     n = math.prod(shape[a] for a in axes)
-    return place, (math.prod(shape) // max(n, 1), 1, 1, n, 1)
+    return place, [math.prod(shape) // max(n, 1), n, 1]
 
 
 def _accumulator_bytes(op: str, dtype: str, itemsize: int) -> int:
@@ -91,7 +83,8 @@ def lower_reduce(ctx: Context, node: Node) -> None:
         ctx.result(out)
         return
     dtype, itemsize = x.dtype.name, x.dtype.itemsize
-    source, (outer, r1, mid, r2, inner) = reduction_layout(ctx, x, axes, itemsize)
+    source, sizes = reduction_layout(ctx, x, axes)
+    outer, r1, mid, r2, inner = sizes if len(sizes) == 5 else (sizes[0], 1, 1, sizes[1], sizes[2])
     if x.dtype.is_complex:  # real and imaginary parts are neighbours: one more kept axis
         dtype, itemsize, inner = ("f32" if itemsize == 8 else "f64"), itemsize // 2, inner * 2
     if op in ("reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min") and size_of(x) == size_of(out):

@@ -17,6 +17,7 @@ TABLE: dict[str, OpDef]
 FAMILY: dict[str, str]
 
 from rlx.ops.movement import arange as arange
+from rlx.ops.einsum import einsum as einsum
 from rlx.ops.movement import split as split
 from rlx.ops.view import squeeze as squeeze
 from rlx.ops.movement import stack as stack
@@ -197,6 +198,13 @@ def div(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def dynamic_quantize_linear(
+    x: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value, Value]: ...
 def elu(
     x: Operand,
     /,
@@ -397,6 +405,14 @@ def log10(x: Operand, /, *, graph: Graph | None = None, name: str | None = None)
 def log1p(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def log2(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def log_sigmoid(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def log_softmax(
+    x: Operand,
+    /,
+    *,
+    axis: int = -1,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def logical_and(
     a: Operand,
     b: Operand,
@@ -652,6 +668,15 @@ def reduce_log_sum(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def reduce_log_sum_exp(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def reduce_max(
     x: Operand,
     /,
@@ -834,6 +859,14 @@ def slice(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def softmax(
+    x: Operand,
+    /,
+    *,
+    axis: int = -1,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def softplus(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def softsign(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def space_to_depth(
@@ -888,6 +921,28 @@ def transpose(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def tree_ensemble(
+    x: Operand,
+    nodes: Operand,
+    roots: Operand,
+    leaf_offsets: Operand,
+    leaf_targets: Operand,
+    leaf_weights: Operand,
+    members: Operand | None = None,
+    base: Operand | None = None,
+    /,
+    *,
+    trees: int,
+    targets: int,
+    features: int,
+    general: bool = False,
+    single: bool = False,
+    aggregate: Literal['sum', 'average', 'min', 'max'] = 'sum',
+    post: Literal['none', 'logistic', 'softmax', 'softmax_zero', 'probit'] = 'none',
+    binary: int = 0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value]: ...
 def trilu(
     x: Operand,
     /,

@@ -136,13 +136,6 @@ def _l2(x: Array, axes: Axes, keepdims: bool) -> Any:
     return root.reshape(_sum(x, axes, keepdims).shape)
 
 
-def _log_sum_exp(x: Array, axes: Axes, keepdims: bool) -> Any:
-    top = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
-    shift = np.where(np.isfinite(top), top, 0)
-    total = np.log(np.sum(np.exp(x - shift), axis=axes, keepdims=True)) + shift
-    return total.reshape(_sum(x, axes, keepdims).shape)
-
-
 _SUMMABLE = dtypes.NUMBERS
 
 reduce_sum = _row("reduce_sum", _sum, "Sum over axes; integers wrap.", _SUMMABLE)
