@@ -133,3 +133,40 @@ def test_empty(level):
         out, plan = convolve(s, random(s.batch, *s.in_, 3), random(4, *s.kernel, 3), level)
         assert plan.extent == 0
         assert out.size == 0
+
+
+# spatial, channels, multiplier, kernel, strides, dilations, pads
+DEPTHWISE = [
+    ((8, 31), 35, 1, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    ((9, 29), 16, 1, (3, 3), (2, 2), (1, 1), (0, 1, 1, 0)),
+    ((14, 14), 40, 1, (5, 5), (1, 1), (1, 1), (2, 2, 2, 2)),
+    ((6, 12), 3, 1, (5, 9), (1, 2), (1, 1), (4, 8, 4, 8)),
+    ((7, 20), 17, 1, (3, 3), (1, 1), (2, 3), (2, 3, 2, 3)),
+    ((6, 9), 5, 3, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    ((50,), 18, 1, (31,), (1,), (1,), (15, 15)),
+    ((4, 5, 6), 20, 1, (2, 3, 3), (1, 2, 1), (1, 1, 1), (1, 0, 1, 0, 1, 1)),
+    ((1, 1), 4, 1, (3, 3), (1, 1), (1, 1), (2, 2, 2, 2)),
+    ((5, 70), 33, 1, (1, 1), (1, 1), (1, 1), (0, 0, 0, 0)),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", DEPTHWISE, ids=str)
+def test_depthwise(case, dtype, level, guarded):
+    spatial, c, multiplier, kernel, strides, dilations, pads = case
+    s = gemm.conv_shape((2, *spatial, c), c * multiplier, kernel, strides=strides,
+                        dilations=dilations, pads=pads, groups=c)
+    x = guarded(random(2, *s.in_, c, dtype=dtype))
+    w = random(c * multiplier, *s.kernel, 1, dtype=dtype)
+    lying = guarded(np.moveaxis(w[..., 0], 0, -1))
+    bias = guarded(random(c * multiplier, dtype=dtype))
+    for b, clamp, threads in [(None, None, 1), (bias, (-1.0, 1.0), 2)]:
+        plan = gemm.plan_depthwise(s, dtype=dtype, clamp=clamp, level=level)
+        out = guarded(np.full((2, *s.out, c * multiplier), np.nan, x.dtype))
+        call_kernel(plan.kernel, [x, lying, out, b, None], plan.attrs, extent=plan.extent,
+                    threads=threads, level=level)
+        if clamp is None:
+            check(out, x, w, s, dtype)
+        else:
+            want = np.clip(reference(x, w, s) + b, -1, 1)
+            np.testing.assert_allclose(out, want, atol=1e-4)

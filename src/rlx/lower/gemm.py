@@ -415,3 +415,40 @@ def plan_conv(
     }
     extent = s.groups * -(-s.rows // mc) * -(-s.oc // nc)
     return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, int(cost))
+
+
+def plan_depthwise(
+    s: ConvShape,
+    *,
+    dtype: str = "f32",
+    ldi: int | None = None,
+    ldo: int | None = None,
+    clamp: tuple[float, float] | None = None,
+    steps: Sequence[Step] = (),
+    out_size: int | None = None,
+    level: str | None = None,
+) -> Plan:
+    """Plan a convolution with one input channel per group (`s.c == 1`), any multiplier `s.oc`.
+
+    Arguments of the thunk: input, weights [k_d, k_h, k_w, groups * OC] (not packed), out, bias or
+    absent, workspace or absent, then the operands of the epilogue.
+    """
+    size = ITEM_SIZE[dtype]
+    name = f"conv_depthwise.{dtype}@nhwc"
+    isa = level_of(name, level)
+    lo, hi = clamp if clamp is not None else (0.0, 0.0)
+    narrow = out_size is not None and out_size != size
+    work = -(-14 * s.groups * s.oc * size // 64) * 64 if narrow else 0
+    attrs = _conv_geometry(s, ldi, ldo) | {
+        "out_size": out_size if out_size is not None else size,
+        "work_stride": work,
+        "clamp": int(clamp is not None),
+        "lo": lo,
+        "hi": hi,
+        "steps": encode_steps(steps),
+    }
+    channels = s.groups * s.oc
+    cost = s.rows * channels * size / 4 * (2.0 * s.depth / (0.4 * _FLOPS_PER_NS[isa]) + 0.1)
+    extent = s.batch * s.out[0] * s.out[1]
+    grain = max(1, int(extent * _TASK_NS / max(1.0, cost)))
+    return Plan(name, attrs, extent, grain if grain < extent else 0, work, int(cost) + 60)

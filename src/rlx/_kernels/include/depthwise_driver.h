@@ -1,0 +1,187 @@
+/* Template: depthwise convolution, channels last. See conv_depthwise.c. */
+#define DEPTHWISE_LAYOUT                                                                  \
+    "batch groups C OC ldi ldo in_d in_h in_w out_d out_h out_w k_d k_h k_w "              \
+    "stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w "       \
+    "out_size work_stride clamp lo:f hi:f steps:*"
+
+typedef struct NAME(depthwise) {
+    int64_t batch, groups, c, oc, ldi, ldo, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
+    int64_t out_size, work_stride, clamp;
+    T lo, hi;
+    int64_t channels; /* of the output: groups * oc */
+} NAME(depthwise);
+
+/* One row tile: `px` pixels, all channels. */
+typedef struct NAME(tile) {
+    const NAME(depthwise) *p;
+    const T *x;  /* first tap of the first pixel, were it inside */
+    const T *w, *bias;
+    T *c;
+    int64_t ldc, px;
+    int64_t lo[2], hi[2];                       /* valid kernel planes and lines */
+    int64_t kw_lo[PX_MAX], kw_count[PX_MAX];    /* valid taps of each pixel of an edge tile */
+} NAME(tile);
+
+/* PX pixels of n <= W channels from channel ch on. The first and last `edge`
+ * pixels leave out the taps that are in padding. */
+RLX_ALWAYS_INLINE void NAME(pixels)(const int PX, const int edge, const int part,
+                                    const NAME(tile) *t, int64_t ch, int64_t n) {
+    const NAME(depthwise) *p = t->p;
+    int64_t step = p->stride[2] * p->ldi;
+    V acc[PX_MAX];
+    UNROLL for (int j = 0; j < PX; j++) acc[j] = (V){0};
+    for (int64_t kd = t->lo[0]; kd < t->hi[0]; kd++)
+        for (int64_t kh = t->lo[1]; kh < t->hi[1]; kh++) {
+            const T *w = t->w + (kd * p->kernel[1] + kh) * p->kernel[2] * p->channels + ch;
+            const T *x0 = t->x + ch + (kd * p->dilation[0] * p->in[1] + kh * p->dilation[1]) *
+                                          p->in[2] * p->ldi;
+            const T *x3 = x0 + 3 * step, *x6 = x3 + 3 * step, *x9 = x6 + 3 * step,
+                    *x12 = x9 + 3 * step;
+            int64_t skip = p->dilation[2] * p->ldi;
+            for (int64_t kw = 0; kw < p->kernel[2]; kw++) {
+                V wv = part ? NAME(rlx_load_part)(w, n) : LOAD(w);
+                UNROLL for (int j = 0; j < PX; j++) {
+                    const T *x = j < 3 ? x0 : j < 6 ? x3 : j < 9 ? x6 : j < 12 ? x9 : x12;
+                    x += j % 3 * step;
+                    if ((j >= edge && j < PX - edge) || (uint64_t)(kw - t->kw_lo[j]) < (uint64_t)t->kw_count[j])
+                        acc[j] += wv * (part ? NAME(rlx_load_part)(x, n) : LOAD(x));
+                }
+                w += p->channels;
+                x0 += skip, x3 += skip, x6 += skip, x9 += skip, x12 += skip;
+                __asm__("" : "+r"(x0), "+r"(x3), "+r"(x6), "+r"(x9), "+r"(x12));
+            }
+        }
+    if (t->bias) {
+        V b = part ? NAME(rlx_load_part)(t->bias + ch, n) : LOAD(t->bias + ch);
+        UNROLL for (int j = 0; j < PX; j++) acc[j] += b;
+    }
+    if (p->clamp) {
+        V lo = p->lo - (V){0}, hi = p->hi - (V){0};
+        UNROLL for (int j = 0; j < PX; j++) acc[j] = NAME(rlx_clamp)(acc[j], lo, hi);
+    }
+    UNROLL for (int j = 0; j < PX; j++) {
+        if (part)
+            NAME(rlx_store_part)(t->c + j * t->ldc + ch, acc[j], n);
+        else
+            *(VU *)(t->c + j * t->ldc + ch) = acc[j];
+    }
+}
+
+RLX_ALWAYS_INLINE void NAME(all_channels)(const int PX, const int edge, const NAME(tile) *t) {
+    int64_t ch = 0, end = t->p->channels;
+    for (; ch + W <= end; ch += W)
+        NAME(pixels)(PX, edge, 0, t, ch, W);
+    if (ch < end)
+        NAME(pixels)(PX, edge, 1, t, ch, end - ch);
+}
+
+#define WIDTH(PX) \
+    static void NAME(width_##PX)(const NAME(tile) *t, int edge) {    \
+        if (edge == 0)                                                \
+            NAME(all_channels)(PX, 0, t);                             \
+        else if (edge <= 2 && PX > 4)                                 \
+            NAME(all_channels)(PX, PX > 4 ? 2 : PX, t);               \
+        else                                                          \
+            NAME(all_channels)(PX, PX, t);                            \
+    }
+#define WIDTH_ENTRY(PX) [PX] = NAME(width_##PX),
+#if RLX_VREGS == 32
+#define WIDTHS(F) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14)
+#else
+#define WIDTHS(F) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8)
+#endif
+WIDTHS(WIDTH)
+static void (*const NAME(widths)[PX_MAX + 1])(const NAME(tile) *, int) = {WIDTHS(WIDTH_ENTRY)};
+
+/* Channel multiplier above 1: output channel o reads input channel o / oc. */
+static void NAME(multiplied)(const NAME(tile) *t) {
+    const NAME(depthwise) *p = t->p;
+    for (int64_t j = 0; j < t->px; j++)
+        for (int64_t g = 0; g < p->groups; g++)
+            for (int64_t o = g * p->oc; o < (g + 1) * p->oc; o++) {
+                T sum = 0;
+                for (int64_t kd = t->lo[0]; kd < t->hi[0]; kd++)
+                    for (int64_t kh = t->lo[1]; kh < t->hi[1]; kh++) {
+                        const T *w = t->w + (kd * p->kernel[1] + kh) * p->kernel[2] * p->channels;
+                        const T *x = t->x + g + j * p->stride[2] * p->ldi +
+                                     (kd * p->dilation[0] * p->in[1] + kh * p->dilation[1]) *
+                                         p->in[2] * p->ldi;
+                        int64_t end = t->kw_lo[j] + t->kw_count[j];
+                        for (int64_t kw = t->kw_lo[j]; kw < end; kw++)
+                            sum += w[kw * p->channels + o] * x[kw * p->dilation[2] * p->ldi];
+                    }
+                sum += t->bias ? t->bias[o] : 0;
+                if (p->clamp) {
+                    sum = sum < p->lo ? p->lo : sum;
+                    sum = sum > p->hi ? p->hi : sum;
+                }
+                t->c[j * t->ldc + o] = sum;
+            }
+}
+
+/* Valid taps [*lo, *hi) of a kernel of k taps, d apart, whose first is at `at`, over [0, n). */
+static inline void NAME(valid)(int64_t at, int64_t k, int64_t d, int64_t n, int64_t *lo,
+                               int64_t *hi) {
+    int64_t end = at >= n ? 0 : (n - 1 - at) / d + 1;
+    *lo = at < 0 ? (-at + d - 1) / d : 0;
+    *hi = end < k ? end : k;
+    if (*hi < *lo)
+        *hi = *lo = 0;
+}
+
+/* An item is an output row. */
+static int NAME(depthwise_run)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
+    const int64_t *at = t->attrs;
+    NAME(depthwise) p;
+    memcpy(&p, at, 27 * sizeof(int64_t));
+    p.lo = (T)RLX_F(at, 27), p.hi = (T)RLX_F(at, 28);
+    p.channels = p.groups * p.oc;
+    const int64_t *steps = RLX_LIST(at, 29);
+    int64_t n_steps = RLX_COUNT(at, 29);
+    const T *in = (const T *)RLX_PTR(t, f, 0);
+    NAME(tile) tile = {.p = &p, .w = (const T *)RLX_PTR(t, f, 1),
+                       .bias = (const T *)RLX_OPT(t, f, 3), .ldc = p.ldo};
+    int narrow = p.out_size != (int64_t)sizeof(T);
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t rest = i / p.out[1], image = rest / p.out[0];
+        int64_t id = rest % p.out[0] * p.stride[0] - p.pad[0];
+        int64_t ih = i % p.out[1] * p.stride[1] - p.pad[1];
+        NAME(valid)(id, p.kernel[0], p.dilation[0], p.in[0], &tile.lo[0], &tile.hi[0]);
+        NAME(valid)(ih, p.kernel[1], p.dilation[1], p.in[1], &tile.lo[1], &tile.hi[1]);
+        for (int64_t w = 0; w < p.out[2]; w += tile.px) {
+            tile.px = rlx_tile_rows(p.out[2], PX_MAX, w);
+            int64_t iw = w * p.stride[2] - p.pad[2];
+            int64_t reach = iw + (tile.px - 1) * p.stride[2] + (p.kernel[2] - 1) * p.dilation[2];
+            int64_t edge = 0; /* how far from the ends of the tile padding reaches */
+            for (int64_t j = 0; j < tile.px && (iw < 0 || reach >= p.in[2] || p.oc > 1); j++) {
+                int64_t end;
+                NAME(valid)(iw + j * p.stride[2], p.kernel[2], p.dilation[2], p.in[2],
+                            &tile.kw_lo[j], &end);
+                tile.kw_count[j] = end - tile.kw_lo[j];
+                int64_t depth = j < tile.px - 1 - j ? j + 1 : tile.px - j;
+                if (tile.kw_count[j] < p.kernel[2] && edge < depth)
+                    edge = depth;
+            }
+            int64_t row = i * p.out[2] + w;
+            char *out = RLX_PTR(t, f, 2) + row * p.ldo * p.out_size;
+            tile.c = (T *)out;
+            if (narrow) {
+                tile.c = (T *)(RLX_PTR(t, f, 4) + f->tid * p.work_stride);
+                tile.ldc = p.channels;
+            }
+            tile.x = in + (((image * p.in[0] + id) * p.in[1] + ih) * p.in[2] + iw) * p.ldi;
+            if (p.oc == 1)
+                NAME(widths)[tile.px](&tile, (int)edge);
+            else
+                NAME(multiplied)(&tile);
+            if (n_steps) {
+                rlx_epi_tile e = {(char *)tile.c, out, tile.ldc, p.ldo, sizeof(T), p.out_size,
+                                  tile.px, p.channels, row, 0, row * p.ldo};
+                int status = rlx_epilogue(t, f, steps, n_steps, &e);
+                if (status)
+                    return status;
+            }
+        }
+    }
+    return RLX_OK;
+}
