@@ -1,7 +1,7 @@
 /* Quantisation: linear codes, four-bit packing, eight-bit floats.
  *
- * Rounding is half to even, results saturate, NaN becomes the zero point (the
- * code whose value is 0). x / scale is a division, as ONNX defines it.
+ * Rounding is half to even, results saturate, NaN becomes 0 (as in a cast).
+ * x / scale is a division, as ONNX defines it.
  *
  * Which scale an element takes: the tensor is [outer][axis][inner]; block 0 has
  * one scale (and zero point) per index of axis (axis = 1: per tensor); block b > 0
@@ -11,7 +11,7 @@
  * quantize_linear.Q   Q in i8 u8 i16 u16; args x f32, scale f32, zp Q?, y Q
  *   attrs outer axis inner block qmin qmax     (qmin, qmax: e.g. -8 7 for int4)
  * dequantize_linear.Q Q in i8 u8 i16 u16 i32; args x Q, scale f32, zp Q?, y f32
- *   attrs outer axis inner block;  y = (x - zp) * scale
+ *   attrs outer axis inner block;  y = (x - zp) * scale, x - zp wraps as int32
  * fake_quantize.f32   args x f32, scale f32, zp i32?, y f32 (may be x)
  *   attrs outer axis inner block qmin qmax;  NaN stays NaN
  * requantize.Q        Q in i8 u8; args acc i32, multiplier f64, bias i32?, zp Q?, y Q
@@ -69,13 +69,12 @@ static inline quant_run next_run(int64_t i, int64_t hi, int64_t axis, int64_t in
         __VA_ARGS__                                                 \
     }
 
-/* Nearest integer as a float, clamped; NaN gives zero before zp is added. */
+/* Nearest integer as a float, clamped; NaN gives 0. */
 RLX_INLINE float to_code(float x, float scale, float zp, float lo, float hi) {
-    float r = rintf(x / scale);
-    r = r == r ? r : 0.0f;
-    r += zp;
+    float r = rintf(x / scale) + zp;
     r = r < lo ? lo : r;
-    return r > hi ? hi : r;
+    r = r > hi ? hi : r;
+    return r == r ? r : 0.0f;
 }
 
 #define QUANTIZE(Q, T)                                                                         \
@@ -100,8 +99,8 @@ RLX_INLINE float to_code(float x, float scale, float zp, float lo, float hi) {
         return RLX_OK;                                                                         \
     }
 
-/* W: a type in which x - zp is exact */
-#define DEQUANTIZE(Q, T, W)                                                                    \
+/* x - zp wraps as int32 does */
+#define DEQUANTIZE(Q, T)                                                                       \
     static int dequantize_##Q(const rlx_thunk *t, const rlx_frame *f, int64_t lo,              \
                               int64_t hi) {                                                    \
         const int64_t *a = t->attrs;                                                           \
@@ -112,11 +111,13 @@ RLX_INLINE float to_code(float x, float scale, float zp, float lo, float hi) {
         FOR_RUNS(lo, hi, a[1], a[2], a[3], {                                                   \
             if (step) {                                                                        \
                 for (int64_t k = 0; k < n; k++)                                                \
-                    y[i + k] = (float)((W)x[i + k] - (zp ? (W)zp[s + k] : 0)) * scale[s + k];  \
+                    y[i + k] = (float)(int32_t)((uint32_t)x[i + k] -                           \
+                                                (zp ? (uint32_t)zp[s + k] : 0)) * scale[s + k]; \
             } else {                                                                           \
                 const float one = scale[s];                                                    \
-                const W z = zp ? (W)zp[s] : 0;                                                 \
-                for (int64_t k = 0; k < n; k++) y[i + k] = (float)((W)x[i + k] - z) * one;     \
+                const uint32_t z = zp ? (uint32_t)zp[s] : 0;                                   \
+                for (int64_t k = 0; k < n; k++)                                                \
+                    y[i + k] = (float)(int32_t)((uint32_t)x[i + k] - z) * one;                 \
             }                                                                                  \
         })                                                                                     \
         return RLX_OK;                                                                         \
@@ -137,9 +138,10 @@ RLX_INLINE float to_code(float x, float scale, float zp, float lo, float hi) {
                 const int32_t acc =                                                            \
                     (int32_t)((uint32_t)x[i + k] + (bias ? (uint32_t)bias[c] : 0));            \
                 double r = rint((double)acc * m[c]);                                           \
-                r = (r == r ? r : 0) + (zp ? (double)zp[c] : 0);                               \
+                r += zp ? (double)zp[c] : 0;                                                   \
                 r = r < LO ? LO : r;                                                           \
-                y[i + k] = (T)(int32_t)(r > HI ? HI : r);                                      \
+                r = r > HI ? HI : r;                                                           \
+                y[i + k] = (T)(int32_t)(r == r ? r : 0);                                       \
             }                                                                                  \
         })                                                                                     \
         return RLX_OK;                                                                         \
@@ -149,11 +151,11 @@ QUANTIZE(i8, int8_t)
 QUANTIZE(u8, uint8_t)
 QUANTIZE(i16, int16_t)
 QUANTIZE(u16, uint16_t)
-DEQUANTIZE(i8, int8_t, int32_t)
-DEQUANTIZE(u8, uint8_t, int32_t)
-DEQUANTIZE(i16, int16_t, int32_t)
-DEQUANTIZE(u16, uint16_t, int32_t)
-DEQUANTIZE(i32, int32_t, int64_t)
+DEQUANTIZE(i8, int8_t)
+DEQUANTIZE(u8, uint8_t)
+DEQUANTIZE(i16, int16_t)
+DEQUANTIZE(u16, uint16_t)
+DEQUANTIZE(i32, int32_t)
 REQUANTIZE(i8, int8_t, -128.0, 127.0)
 REQUANTIZE(u8, uint8_t, 0.0, 255.0)
 
