@@ -14,6 +14,7 @@ from rlx.passes.cleanup import (
 )
 from rlx.passes.decompose import decompose
 from rlx.passes.fuse_activations import fuse_activations
+from rlx.passes.fuse_attention import fuse_attention
 from rlx.passes.fuse_conv import fold_batch_norm, fuse_conv
 from rlx.passes.fuse_elementwise import fuse_elementwise
 from rlx.passes.fuse_matmul import fuse_matmul
@@ -47,6 +48,7 @@ def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]
         Pass("channels-last", channels_last),
         Pass("simplify-again", simplify),
         Pass("merge-again", merge_common),
+        Pass("fuse-attention", fuse_attention),
         Pass("fuse-conv", fuse_conv),
         Pass("fuse-matmul", fuse_matmul),
         Pass("fuse-elementwise", fuse_elementwise),

@@ -1,0 +1,190 @@
+"""softmax(q k^T scale + bias) v becomes one node over strided views of its operands.
+
+Recognised by def-use edges: product, optional factor, optional additive bias or a `where` that puts
+-inf, softmax along the last axis with one reader, product. Factors on q or k count too. Transposes,
+reshapes and slices between the projections and the products become strides; a transpose of the result
+to [B, Q, H, D] becomes its layout. The scores are never stored. A row whose scores are all -inf is NaN,
+as without the pass; sums are re-associated.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlx.ir.graph import Graph, Node, Rewriter, Value
+from rlx.ir.types import broadcast
+from rlx.passes.cleanup import eliminate_dead
+from rlx.passes.epilogue import FLOATS, Readers
+from rlx.passes.views import View, trace
+
+TOKENS = (0, 2, 1, 3)
+
+
+@dataclass
+class _Found:
+    """One attention in the graph."""
+
+    q: View
+    k: View
+    v: View
+    scale: float
+    mask: Value | None
+    result: Value
+    tokens: bool
+    inside: list[Node]
+
+
+def fuse_attention(graph: Graph) -> Graph:
+    """Replace every attention that is spelled out."""
+    readers = Readers(graph)
+    found: dict[int, _Found] = {}
+    for node in graph.nodes:
+        if node.op.name == "matmul":
+            match = _match(node, readers)
+            if match is not None:
+                found[id(match.result.node)] = match
+    if not found:
+        return graph
+    inside = {id(n) for match in found.values() for n in match.inside}
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        if id(node) in found:
+            _emit(rewriter, found[id(node)], node)
+        elif id(node) not in inside:
+            rewriter.copy(node)
+    return eliminate_dead(rewriter.finish())
+
+
+def _factor(node: Node) -> tuple[Value, float] | None:
+    """(x, c) of x * c or x / c for one constant number."""
+    if node.op.name not in ("mul", "div"):
+        return None
+    a, b = node.inputs
+    assert a is not None and b is not None
+    if b.array is None and node.op.name == "mul":
+        a, b = b, a
+    if b.array is None or b.array.size != 1 or a.shape != node.outputs[0].shape:
+        return None
+    number = float(b.array.reshape(-1)[0])
+    if node.op.name == "div":
+        return (a, 1 / number) if number else None
+    return a, number
+
+
+def _through(node: Node) -> Value | None:
+    part = _factor(node)
+    return None if part is None else part[0]
+
+
+def _operand(value: Value, perm: tuple[int, ...] | None = None) -> tuple[View, float] | None:
+    """[B, H, S, D] view whose last axis is dense, and the factor on it."""
+    view, passed = trace(value, _through)
+    if perm is not None:
+        view = view.permuted(perm)
+    if len(view.shape) == 3:
+        view = View(view.base, view.offset, (view.shape[0], 1, *view.shape[1:]), (view.strides[0], 0, *view.strides[1:]))
+    if len(view.shape) != 4 or (view.strides[3] != 1 and view.shape[3] != 1) or 0 in view.shape or min(view.strides) < 0:
+        return None
+    scale = 1.0
+    for node in passed:
+        part = _factor(node)
+        assert part is not None
+        scale *= part[1]
+    return view, scale
+
+
+def _match(node: Node, readers: Readers) -> _Found | None:
+    weights, v = node.inputs
+    assert weights is not None and v is not None
+    out = node.outputs[0]
+    soft = weights.node
+    if out.dtype not in FLOATS or out.rank not in (3, 4) or not out.type.is_static or soft.op.name != "softmax":
+        return None
+    if soft.attrs["axis"] not in (-1, weights.rank - 1) or readers.only(weights) is not node or weights is v:
+        return None
+    inside = [soft]
+    scores = soft.inputs[0]
+    assert scores is not None
+    masked = _mask(scores, readers, soft)
+    mask = None
+    if masked is not None:
+        inside.append(scores.node)
+        scores, mask = masked
+    scale = 1.0
+    while (part := _factor(scores.node)) is not None and readers.only(scores) is inside[-1]:
+        inside.append(scores.node)
+        scores, scale = part[0], scale * part[1]
+    product = scores.node
+    if product.op.name != "matmul" or readers.only(scores) is not inside[-1]:
+        return None
+    inside.append(product)
+    a, b = product.inputs
+    assert a is not None and b is not None
+    if not a.rank == b.rank == v.rank == out.rank:
+        return None
+    last = out.rank - 1
+    q = _operand(a)
+    k = _operand(b, (*range(last - 1), last, last - 1))
+    values = _operand(v)
+    if q is None or k is None or values is None or values[1] != 1.0:
+        return None
+    if not q[0].shape[:2] == k[0].shape[:2] == values[0].shape[:2]:
+        return None
+    result, tokens = out, False
+    reader = readers.only(out)
+    if out.rank == 4 and reader is not None and reader.op.name == "transpose" and reader.attrs["perm"] == TOKENS:
+        result, tokens = reader.outputs[0], True
+        inside.append(node)
+    return _Found(q[0], k[0], values[0], scale * q[1] * k[1], mask, result, tokens, inside)
+
+
+def _mask(scores: Value, readers: Readers, reader: Node) -> tuple[Value, Value] | None:
+    """(scores, bias or boolean mask) of a sum or a choice that hides scores."""
+    node = scores.node
+    if readers.only(scores) is not reader:
+        return None
+    if node.op.name == "add":
+        a, b = node.inputs
+        assert a is not None and b is not None
+        for x, mask in ((a, b), (b, a)):
+            if x.shape == scores.shape and _is_scores(x) and readers.only(x) is node and _fits(mask, scores):
+                return x, mask
+    if node.op.name == "where":
+        condition, x, other = node.inputs
+        assert condition is not None and x is not None and other is not None
+        hidden = other.array is not None and bool(np.isneginf(other.array).all())
+        if hidden and x.shape == scores.shape and readers.only(x) is node and _fits(condition, scores):
+            return x, condition
+    return None
+
+
+def _is_scores(value: Value) -> bool:
+    """Whether the value is a product, perhaps times a number."""
+    while (part := _factor(value.node)) is not None:
+        value = part[0]
+    return value.node.op.name == "matmul"
+
+
+def _fits(mask: Value, scores: Value) -> bool:
+    return mask.rank <= scores.rank and broadcast([mask.shape, scores.shape], "mask") == scores.shape
+
+
+def _emit(rewriter: Rewriter, match: _Found, like: Node) -> None:
+    from rlx.ops import TABLE
+
+    (b, heads, sq, d), (_, kv, sk, _), dv = match.q.shape, match.k.shape, match.v.shape[3]
+    mask = rewriter.get(match.mask)
+    if mask is not None and match.result.rank == 3 and mask.rank == 3:
+        mask = rewriter.graph.emit(TABLE["reshape"], [mask], {"shape": (mask.shape[0], 1, *mask.shape[1:])},
+                                   name=f"{like.name}/mask", loc=like.loc)[0]
+
+    def view(v: View) -> tuple[int, ...]:
+        return (v.offset, *v.strides[:3])
+
+    new = rewriter.emit(
+        TABLE["fused_attention"], [*(rewriter.map[v.base] for v in (match.q, match.k, match.v)), mask],
+        {"sizes": (b, heads, kv, sq, sk, d, dv), "q_view": view(match.q), "k_view": view(match.k), "v_view": view(match.v),
+         "tokens": match.tokens, "scale": match.scale, "empty": float("nan")}, like)[0]
+    if new.shape != match.result.shape:
+        new = rewriter.graph.emit(TABLE["reshape"], [new], {"shape": match.result.shape}, name=f"{like.name}/heads", loc=like.loc)[0]
+    rewriter.replace(match.result, new)
