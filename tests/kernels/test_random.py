@@ -13,8 +13,8 @@ LEVELS = kernels.available_levels()
 
 
 class State(ctypes.Structure):
-    _fields_ = [("seed", ctypes.c_uint64), ("counter", ctypes.c_uint64), ("backend", ctypes.c_int32),
-                ("reserved", ctypes.c_int32)]
+    _fields_ = [("seed", ctypes.c_uint64), ("counter", ctypes.c_uint64),
+                ("backend", ctypes.c_int32), ("reserved", ctypes.c_int32)]
 
 
 class Frame(ctypes.Structure):
@@ -137,6 +137,14 @@ def test_normal_is_box_muller(level):
     r = np.sqrt(-2 * np.log(np.minimum(u, 1)))
     np.testing.assert_allclose(z[::2], r * np.cos(angle), rtol=2e-5, atol=1e-6)
     np.testing.assert_allclose(z[1::2], r * np.sin(angle), rtol=2e-5, atol=1e-6)
+    z, w = np.zeros(1000), np.zeros(2000, np.uint32)
+    with_state("normal.f64", [z], {"key": 1, "mean": 0.0, "std": 1.0}, 1000, level, 9)
+    with_state("random_bits.u32", [w], {"key": 1, "offset": 0}, 2000, level, 9)
+    w = w.reshape(-1, 4).astype(np.float64)
+    r = np.sqrt(-2 * np.log(w[:, 1] / 2**32 + (w[:, 0] // 2048 + 1) / 2**53))
+    angle = 2 * np.pi * (w[:, 3] / 2**32 + w[:, 2] / 2**64)
+    np.testing.assert_allclose(z[::2], r * np.cos(angle), rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(z[1::2], r * np.sin(angle), rtol=1e-13, atol=1e-14)
 
 
 def test_zeros_back_end():

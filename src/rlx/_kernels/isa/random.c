@@ -122,18 +122,70 @@ static int normal_f32(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_
     })
     return RLX_OK;
 }
+/* log of u in [2^-53, 1], through atanh of (m - 1)/(m + 1), m in [sqrt(1/2), sqrt(2)) */
+static inline double log_unit_f64(double u) {
+    uint64_t bits;
+    memcpy(&bits, &u, 8);
+    bits += 0x3FF0000000000000u - 0x3FE6A09E667F3BCDu;
+    const double e = (double)((int32_t)(bits >> 52) - 1023);
+    bits = (bits & 0x000FFFFFFFFFFFFFu) + 0x3FE6A09E667F3BCDu;
+    double m;
+    memcpy(&m, &bits, 8);
+    const double s = (m - 1) / (m + 1), z = s * s;
+    double p = 2.0 / 23;
+    p = p * z + 2.0 / 21;
+    p = p * z + 2.0 / 19;
+    p = p * z + 2.0 / 17;
+    p = p * z + 2.0 / 15;
+    p = p * z + 2.0 / 13;
+    p = p * z + 2.0 / 11;
+    p = p * z + 2.0 / 9;
+    p = p * z + 2.0 / 7;
+    p = p * z + 2.0 / 5;
+    p = p * z + 2.0 / 3;
+    return e * M_LN2 + (p * z * s + 2 * s);
+}
+
+/* turn_f32 in double: x in [-2^31, 2^31) with a fraction */
+static inline void turn_f64(double x, double *sine, double *cosine) {
+    const double turns = x * 0x1p-30 + 0x1.8p52, quarter = turns - 0x1.8p52;
+    uint64_t q;
+    memcpy(&q, &turns, 8);
+    const double r = (x * 0x1p-30 - quarter) * M_PI_2, z = r * r;
+    double s = 1.58962301576546568060e-10;
+    s = s * z - 2.50507477628578072866e-8;
+    s = s * z + 2.75573136213857245213e-6;
+    s = s * z - 1.98412698295895385996e-4;
+    s = s * z + 8.33333333332211858878e-3;
+    s = s * z - 1.66666666666666307295e-1;
+    s = s * z * r + r;
+    double c = -1.13585365213876817300e-11;
+    c = c * z + 2.08757008419747316778e-9;
+    c = c * z - 2.75573141792967388112e-7;
+    c = c * z + 2.48015872888517045348e-5;
+    c = c * z - 1.38888888888730564116e-3;
+    c = c * z + 4.16666666666665929218e-2;
+    c = c * z * z - 0.5 * z + 1.0;
+    const double a = q & 1 ? c : s, b = q & 1 ? s : c;
+    *sine = q & 2 ? -a : a;
+    *cosine = (q + 1) & 2 ? -b : b;
+}
+
 static int normal_f64(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
     const rlx_stream stream = rlx_stream_of(f, t->attrs[0]);
     const double mean = RLX_F(t->attrs, 1), std = RLX_F(t->attrs, 2);
     double *y = (double *)RLX_PTR(t, f, 0);
     FOR_WORDS(2, {
-        for (int64_t i = from; i < to; i++) {
-            const uint32_t *p = w + i / 2 * 4;
+        double z[WORDS / 2];
+        for (int i = 0; i < WORDS / 4; i++) {
+            const uint32_t *p = w + 4 * i;
             const double u = rlx_unit_f64(p[0], p[1]) + 0x1p-53;
-            const double a = 2 * M_PI * (rlx_unit_f64(p[2], p[3]) - 0.5);
-            const double r = stream.zeros ? 0 : sqrt(-2 * log(u));
-            y[base + i] = mean + std * r * (i & 1 ? sin(a) : cos(a));
+            const double r = sqrt(-2 * log_unit_f64(u)) * (stream.zeros ? 0.0 : 1.0);
+            double s, c;
+            turn_f64((double)(int32_t)p[3] + (double)p[2] * 0x1p-32, &s, &c);
+            z[2 * i] = r * c, z[2 * i + 1] = r * s;
         }
+        for (int64_t i = from; i < to; i++) y[base + i] = mean + std * z[i];
     })
     return RLX_OK;
 }
@@ -187,12 +239,25 @@ DROPOUT(double, f64)
 
 /* Largest logit's index, or -1: NaN, +inf, nothing above -inf. */
 static int64_t largest(const float *x, int64_t n) {
-    int64_t best = -1;
-    for (int64_t i = 0; i < n; i++) {
-        if (x[i] != x[i] || x[i] == INFINITY) return -1;
-        if (x[i] > (best < 0 ? -INFINITY : x[best])) best = i;
+    vf top = vf_set(-INFINITY), bad = {0};
+    int64_t i = 0;
+    for (; i + VF <= n; i += VF) {
+        const vf v = vf_load(x + i);
+        top = vf_pick(vf_gt(v, top), v, top);
+        bad += vf_pick(vf_lt(v, vf_set(INFINITY)), (vf){0}, vf_set(1));
     }
-    return best;
+    float most = -INFINITY, wrong = 0;
+    for (int k = 0; k < VF; k++) {
+        most = top[k] > most ? top[k] : most;
+        wrong += bad[k];
+    }
+    for (; i < n; i++) {
+        most = x[i] > most ? x[i] : most;
+        wrong += !(x[i] < INFINITY);
+    }
+    if (wrong > 0 || most == -INFINITY) return -1;
+    for (i = 0; x[i] != most;) i++;
+    return i;
 }
 
 static int multinomial(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
