@@ -24,6 +24,13 @@ def channels_last_weights(shape: Sequence[int], dtype: DType) -> Transform | Non
                      ("ohwi", oc, c, taps, dtype.itemsize))
 
 
+def _depthwise_weights(shape: Sequence[int], dtype: DType) -> Transform:
+    """[OC, 1, kernel...] to [kernel..., OC]."""
+    oc, taps = shape[0], math.prod(shape[2:])
+    attrs = {"shape": [taps, oc], "src": [1, taps], "dst": [oc, 1], "src_start": 0, "dst_start": 0}
+    return Transform(f"strided.b{dtype.itemsize}", attrs, oc * taps * dtype.itemsize, taps, ("depthwise", oc, taps))
+
+
 def _transposed(ctx: Context, place: Operand, shape: Sequence[int], perm: Sequence[int], dtype: DType,
                 target: Operand | None = None) -> Operand:
     """The value with its axes permuted, in new memory unless that changes nothing."""
@@ -73,14 +80,17 @@ def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: V
     at = geometry("conv", n, *(node.attrs[k] for k in ("strides", "pads", "dilations", "groups")))
     shape = gemm.conv_shape(x_shape, weight[0], weight[2:], strides=at.strides, dilations=at.dilations, pads=at.pads,
                             groups=at.groups)
-    nbytes = math.prod(x_shape) * dtype.itemsize
-    pack = gemm.plan_pack_conv(shape, dtype=dtype.name, level=ctx.isa)
-    size = at.groups * gemm.packed_bytes(shape.depth, shape.oc, dtype.name, ctx.isa)
-    transform = Transform(pack.kernel, pack.attrs, size, pack.extent, ("pack_conv", ctx.isa, weight, at.groups),
-                          first=channels_last_weights(weight, dtype))
-    kernel = packed(ctx, w, transform)
     steps, operands, clamp, last = epilogue_steps(ctx, extras, epilogue, dtype, out_shape, 5)  # type: ignore[arg-type]
-    plan = gemm.plan_conv(shape, dtype=dtype.name, clamp=clamp, steps=steps, out_size=last.itemsize, level=ctx.isa)
+    if shape.c == 1 and shape.groups > 1:
+        kernel = packed(ctx, w, _depthwise_weights(weight, dtype))
+        plan = gemm.plan_depthwise(shape, dtype=dtype.name, clamp=clamp, steps=steps, out_size=last.itemsize, level=ctx.isa)
+    else:
+        pack = gemm.plan_pack_conv(shape, dtype=dtype.name, level=ctx.isa)
+        size = at.groups * gemm.packed_bytes(shape.depth, shape.oc, dtype.name, ctx.isa)
+        kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, size, pack.extent, ("pack_conv", ctx.isa, weight, at.groups),
+                                          first=channels_last_weights(weight, dtype)))
+        plan = gemm.plan_conv(shape, dtype=dtype.name, clamp=clamp, steps=steps, out_size=last.itemsize, level=ctx.isa)
+    nbytes = math.prod(x_shape) * dtype.itemsize
     work = ctx.work(plan.workspace) if plan.workspace else None
     ctx.call(plan.kernel, [ctx.read(x, nbytes), ctx.read(kernel), ctx.write(out, math.prod(out_shape) * last.itemsize),
                            ctx.maybe(b), work, *operands],
