@@ -114,13 +114,13 @@ def plan_pack(
     return Plan(f"pack_b.{dtype}", attrs, groups * -(-n // nr), 1, 0, int(cost) + 50)
 
 
-def encode_steps(steps: Sequence[Step]) -> list[int | float]:
+def encode_steps(steps: Sequence[Step]) -> AttrValue:
     """Flatten epilogue steps to the list attribute `steps`."""
     words: list[int | float] = []
     for step in steps:
         words += [step.fn, step.kind, step.arg, step.ld, step.size, len(step.params)]
         words += [float(p) for p in step.params]
-    return words
+    return words  # type: ignore[return-value]
 
 
 def _gemm_cost(m: int, n: int, k: int, batch: int, dtype: str, level: str) -> float:
@@ -313,7 +313,8 @@ def conv_shape(
     )  # fmt: skip
 
 
-def _conv_geometry(s: ConvShape, ldi: int | None, ldo: int | None) -> dict[str, AttrValue]:
+def conv_geometry(s: ConvShape, ldi: int | None, ldo: int | None) -> dict[str, AttrValue]:
+    """Attributes that say where pixels lie, common to all convolutions."""
     attrs: dict[str, AttrValue] = {
         "batch": s.batch,
         "groups": s.groups,
@@ -402,7 +403,7 @@ def plan_conv(
     work = mr * ((kc + 2 * nr - 1) // nr * nr) + (mc * nc if narrow else 0)
     work = -(-work * size // 64) * 64
     lo, hi = clamp if clamp is not None else (0.0, 0.0)
-    attrs = _conv_geometry(s, ldi, ldo) | {
+    attrs = conv_geometry(s, ldi, ldo) | {
         "mc": mc,
         "nc": nc,
         "kc": kc,
@@ -439,7 +440,7 @@ def plan_depthwise(
     lo, hi = clamp if clamp is not None else (0.0, 0.0)
     narrow = out_size is not None and out_size != size
     work = -(-14 * s.groups * s.oc * size // 64) * 64 if narrow else 0
-    attrs = _conv_geometry(s, ldi, ldo) | {
+    attrs = conv_geometry(s, ldi, ldo) | {
         "out_size": out_size if out_size is not None else size,
         "work_stride": work,
         "clamp": int(clamp is not None),

@@ -38,6 +38,23 @@ typedef struct rlx_gemm_run {
 RLX_GEMM_DECLARE(float, f32)
 RLX_GEMM_DECLARE(double, f64)
 
+/* Shapes of the micro-kernels, rows x panels, and the widest for each number of rows. */
+#define RLX_UPTO1(F, MR) F(MR, 1)
+#define RLX_UPTO2(F, MR) RLX_UPTO1(F, MR) F(MR, 2)
+#define RLX_UPTO3(F, MR) RLX_UPTO2(F, MR) F(MR, 3)
+#define RLX_UPTO4(F, MR) RLX_UPTO3(F, MR) F(MR, 4)
+#define RLX_UPTO6(F, MR) RLX_UPTO4(F, MR) F(MR, 5) F(MR, 6)
+#define RLX_UPTO8(F, MR) RLX_UPTO6(F, MR) F(MR, 7) F(MR, 8)
+#if RLX_VREGS == 32
+#define RLX_SHAPES(F) \
+    RLX_UPTO8(F, 1) RLX_UPTO8(F, 2) RLX_UPTO8(F, 3) RLX_UPTO4(F, 4) RLX_UPTO4(F, 5) RLX_UPTO4(F, 6) RLX_UPTO3(F, 7) \
+    RLX_UPTO3(F, 8) RLX_UPTO2(F, 9) RLX_UPTO2(F, 10) RLX_UPTO2(F, 11) RLX_UPTO2(F, 12) RLX_UPTO2(F, 13) RLX_UPTO2(F, 14)
+static const uint8_t rlx_widest[RLX_GEMM_MR + 1] = {0, 8, 8, 8, 4, 4, 4, 3, 3, 2, 2, 2, 2, 2, 2};
+#else
+#define RLX_SHAPES(F) RLX_UPTO8(F, 1) RLX_UPTO6(F, 2) RLX_UPTO4(F, 3) RLX_UPTO3(F, 4) RLX_UPTO2(F, 5) RLX_UPTO2(F, 6)
+static const uint8_t rlx_widest[RLX_GEMM_MR + 1] = {0, 8, 6, 4, 3, 2, 2};
+#endif
+
 /* Rows of the tiles that [0, rows) is cut into: as equal as can be, so that no
  * tile is left with too few rows to hide the FMA latency. */
 static inline int64_t rlx_tile_rows(int64_t rows, int64_t limit, int64_t at) {

@@ -93,26 +93,11 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
 #define MICRO(MR, NP) \
     static void NAME(micro_##MR##x##NP)(const NAME(piece) *q) { NAME(micro)(MR, NP, q); }
 #define ENTRY(MR, NP) [MR][NP] = NAME(micro_##MR##x##NP),
-#define UPTO1(F, MR) F(MR, 1)
-#define UPTO2(F, MR) UPTO1(F, MR) F(MR, 2)
-#define UPTO3(F, MR) UPTO2(F, MR) F(MR, 3)
-#define UPTO4(F, MR) UPTO3(F, MR) F(MR, 4)
-#define UPTO6(F, MR) UPTO4(F, MR) F(MR, 5) F(MR, 6)
-#define UPTO8(F, MR) UPTO6(F, MR) F(MR, 7) F(MR, 8)
-#if RLX_VREGS == 32
-#define SHAPES(F) \
-    UPTO8(F, 1) UPTO8(F, 2) UPTO8(F, 3) UPTO4(F, 4) UPTO4(F, 5) UPTO4(F, 6) UPTO3(F, 7) \
-    UPTO3(F, 8) UPTO2(F, 9) UPTO2(F, 10) UPTO2(F, 11) UPTO2(F, 12) UPTO2(F, 13) UPTO2(F, 14)
-static const uint8_t NAME(widest)[RLX_GEMM_MR + 1] = {0, 8, 8, 8, 4, 4, 4, 3, 3, 2, 2, 2, 2, 2, 2};
-#else
-#define SHAPES(F) UPTO8(F, 1) UPTO6(F, 2) UPTO4(F, 3) UPTO3(F, 4) UPTO2(F, 5) UPTO2(F, 6)
-static const uint8_t NAME(widest)[RLX_GEMM_MR + 1] = {0, 8, 6, 4, 3, 2, 2};
-#endif
-SHAPES(MICRO)
-static void (*const NAME(micros)[RLX_GEMM_MR + 1][9])(const NAME(piece) *) = {SHAPES(ENTRY)};
+RLX_SHAPES(MICRO)
+static void (*const NAME(micros)[RLX_GEMM_MR + 1][9])(const NAME(piece) *) = {RLX_SHAPES(ENTRY)};
 
 void NAME(rlx_gemm_rows)(const NAME(block) *g) {
-    int64_t panels = (g->n + W - 1) / W, limit = NAME(widest)[g->rows];
+    int64_t panels = (g->n + W - 1) / W, limit = rlx_widest[g->rows];
     void (*const *micro)(const NAME(piece) *) = NAME(micros)[g->rows];
     NAME(piece) q = {g, g->b, g->c, g->bias, W};
     for (int64_t p = 0; p < panels;) {

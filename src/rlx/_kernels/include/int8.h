@@ -1,0 +1,80 @@
+/* 8-bit products: micro-kernels and tiles shared by matmul and convolution.
+ *
+ * out = sum_k (a - za)(b - zb) in 32-bit integers, exact (wrapping). B is
+ * packed as signed bytes bs = b or b - 128; RLX_KG consecutive k lie together.
+ *   AVX-512  A as unsigned bytes au = a or a + 128, four products a lane by
+ *            VPDPBUSD, which does not saturate:
+ *            out = sum au bs - za' sum bs - zb' sum (a - za),
+ *            za' = za or za + 128, zb' = zb or zb - 128
+ *   else     A as 16-bit words a - za, two products a lane by PMADDWD (byte
+ *            products, VPMADDUBSW, would saturate):
+ *            out = sum (a - za) bs - zb' sum (a - za)
+ * A tile of A is converted once for all columns, so neither signedness nor zero
+ * points cost anything in the inner loop. */
+#ifndef RLX_INT8_H
+#define RLX_INT8_H
+
+#include "epilogue.h"
+#include "gemm.h"
+#if defined(__SSE2__) && !defined(__AVX2__)
+#include <emmintrin.h>
+#endif
+
+#ifdef __AVX512VNNI__
+enum { RLX_KG = 4, RLX_INT8_VNNI = 1 };
+typedef uint8_t rlx_int8_term;
+#else
+enum { RLX_KG = 2, RLX_INT8_VNNI = 0 };
+typedef int16_t rlx_int8_term;
+#endif
+
+/* What follows the product, in this order; see gemm_int8.c. */
+typedef struct rlx_int8_post {
+    int64_t a_signed, b_signed;
+    int64_t a_zero_n, b_zero_n, scale_n;  /* 0 absent, 1 scalar, else one per row / column */
+    int64_t out_kind;                     /* 0 i32, 1 f32, 2 u8, 3 i8 */
+    int64_t q_lo, q_hi;
+} rlx_int8_post;
+
+enum { RLX_INT8_POST_WORDS = 8 };
+#define RLX_INT8_POST_LAYOUT "a_signed b_signed a_zero_n b_zero_n scale_n out_kind q_lo q_hi "
+
+static inline int64_t rlx_int8_depth(int64_t k) { return (k + RLX_KG - 1) / RLX_KG * RLX_KG; }
+static inline int64_t rlx_int8_group_bytes(int64_t k, int64_t n) {
+    return (n + RLX_W32 - 1) / RLX_W32 * RLX_W32 * (rlx_int8_depth(k) + 4);
+}
+
+typedef struct rlx_int8_tile {
+    int64_t rows, depth;       /* padded K */
+    const rlx_int8_term *a;
+    int64_t lda;
+    const int8_t *b;           /* first panel of the columns */
+    int64_t panels;
+    int32_t *c;                /* rows of ldc, whole panels */
+    int64_t ldc;
+} rlx_int8_tile;
+
+/* c = A B for one tile. */
+void rlx_int8_rows(const rlx_int8_tile *t);
+
+/* A row of A to terms, padded to the group: returns sum (a - za) if wanted. */
+int32_t rlx_int8_row(rlx_int8_term *dst, const uint8_t *src, int64_t k, int64_t is_signed,
+                     int32_t zero, int want_sum);
+
+/* Zero point i of an 8-bit operand; 0 if there is none. */
+static inline int32_t rlx_int8_zero(const char *p, int64_t n, int64_t i, int64_t is_signed) {
+    if (n == 0)
+        return 0;
+    uint8_t v = ((const uint8_t *)p)[n == 1 ? 0 : i];
+    return is_signed ? (int8_t)v : v;
+}
+
+/* Zero points, bias, scale, rounding and the epilogue of one tile.
+ * row: of the tile over (batch, M); a_row: index into A's zero points; sums:
+ * sum (a - za) of each row; column sums of B follow its last panel. */
+int rlx_int8_finish(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_post *p, int32_t *c,
+                    int64_t ldc, int64_t rows, int64_t n, const int32_t *col_sums,
+                    const int32_t *row_sums, int64_t row, int64_t a_row, int64_t col,
+                    int64_t offset, int64_t ldo, const int64_t *steps, int64_t n_steps);
+
+#endif

@@ -1,0 +1,105 @@
+/* conv_int8: convolution of 8-bit tensors, channels last.
+ *
+ * conv.int8@nhwc   args: input, packed weights, out, bias i32 [groups * OC] | absent, workspace,
+ *     a_zero scalar, b_zero (scalar or per output channel), scale, out_zero (each | absent),
+ *     operands of the epilogue
+ *   weights: pack_b.int8 with trans of [groups * OC, k_d, k_h, k_w, C], one group after another
+ *   attrs: geometry as in conv_f32.c, then mc nc work_stride and the attributes of matmul.int8.
+ *     b_zero_n and scale_n: 0, 1 or groups * OC. A tap in padding has the value a_zero.
+ *   workspace per thread: int32 [MR][nc rounded to panels], MR rows of K terms, K bytes.
+ *   extent: groups * ceil(OC / nc) * ceil(batch * out_d * out_h * out_w / mc)
+ *
+ * Design: the rows of a tile are gathered once for all output channels, kernel
+ * line by kernel line, and converted to terms on the way (int8.h).
+ */
+#include "int8.h"
+
+#define W RLX_W32
+#define CONV_INT8_LAYOUT                                                                  \
+    "batch groups C OC ldi ldo in_d in_h in_w out_d out_h out_w k_d k_h k_w "              \
+    "stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w "       \
+    "mc nc work_stride " RLX_INT8_POST_LAYOUT "steps:*"
+
+typedef struct conv {
+    int64_t batch, groups, c, oc, ldi, ldo, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
+    int64_t mc, nc, work_stride;
+    rlx_int8_post post;
+    int64_t k;
+} conv;
+
+/* The K bytes under output pixel i; `fill` where padding is. */
+static void gather(const conv *p, const uint8_t *in, uint8_t *dst, int64_t i, uint8_t fill) {
+    int64_t w = i % p->out[2] * p->stride[2] - p->pad[2];
+    i /= p->out[2];
+    int64_t h = i % p->out[1] * p->stride[1] - p->pad[1];
+    i /= p->out[1];
+    int64_t d = i % p->out[0] * p->stride[0] - p->pad[0], image = i / p->out[0];
+    int64_t line = p->kernel[2] * p->c;
+    for (int64_t kd = 0; kd < p->kernel[0]; kd++)
+        for (int64_t kh = 0; kh < p->kernel[1]; kh++, dst += line) {
+            int64_t id = d + kd * p->dilation[0], ih = h + kh * p->dilation[1];
+            if ((uint64_t)id >= (uint64_t)p->in[0] || (uint64_t)ih >= (uint64_t)p->in[1]) {
+                memset(dst, fill, (size_t)line);
+                continue;
+            }
+            const uint8_t *src = in + (((image * p->in[0] + id) * p->in[1] + ih) * p->in[2] + w) * p->ldi;
+            int64_t reach = w + (p->kernel[2] - 1) * p->dilation[2];
+            if (w >= 0 && reach < p->in[2] && p->ldi == p->c && p->dilation[2] == 1) {
+                memcpy(dst, src, (size_t)line);
+                continue;
+            }
+            for (int64_t kw = 0; kw < p->kernel[2]; kw++) {
+                if ((uint64_t)(w + kw * p->dilation[2]) < (uint64_t)p->in[2])
+                    memcpy(dst + kw * p->c, src + kw * p->dilation[2] * p->ldi, (size_t)p->c);
+                else
+                    memset(dst + kw * p->c, fill, (size_t)p->c);
+            }
+        }
+}
+
+static int conv_run(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
+    const int64_t *at = t->attrs;
+    conv p;
+    memcpy(&p, at, 35 * sizeof(int64_t));
+    p.k = p.kernel[0] * p.kernel[1] * p.kernel[2] * p.c;
+    const int64_t *steps = RLX_LIST(at, 35);
+    int64_t n_steps = RLX_COUNT(at, 35), depth = rlx_int8_depth(p.k);
+    int64_t pixels = p.batch * p.out[0] * p.out[1] * p.out[2];
+    int64_t m_blocks = (pixels + p.mc - 1) / p.mc, n_blocks = (p.oc + p.nc - 1) / p.nc;
+    int64_t ldc = (p.nc + W - 1) / W * W;
+    int32_t *c = (int32_t *)(RLX_PTR(t, f, 4) + f->tid * p.work_stride);
+    rlx_int8_term *a_tile = (rlx_int8_term *)(c + RLX_GEMM_MR * ldc);
+    uint8_t *raw = (uint8_t *)(a_tile + RLX_GEMM_MR * depth);
+    int32_t za = rlx_int8_zero(RLX_OPT(t, f, 5), p.post.a_zero_n, 0, p.post.a_signed);
+    int want_sum = p.post.b_zero_n > 0 || !p.post.b_signed;
+    for (int64_t task = lo; task < hi; task++) {
+        int64_t m0 = task % m_blocks * p.mc, rest = task / m_blocks;
+        int64_t n0 = rest % n_blocks * p.nc, g = rest / n_blocks;
+        int64_t m1 = m0 + p.mc < pixels ? m0 + p.mc : pixels;
+        int64_t cols = n0 + p.nc < p.oc ? p.nc : p.oc - n0, column = g * p.oc + n0;
+        const uint8_t *in = (const uint8_t *)RLX_PTR(t, f, 0) + g * p.c;
+        const int8_t *b = (const int8_t *)RLX_PTR(t, f, 1) + g * rlx_int8_group_bytes(p.k, p.oc);
+        const int32_t *sums = (const int32_t *)(b + (p.oc + W - 1) / W * W * depth) + n0;
+        rlx_int8_tile tile = {0, depth, a_tile, depth, b + n0 * depth, (cols + W - 1) / W, c, ldc};
+        for (int64_t i = m0; i < m1; i += tile.rows) {
+            tile.rows = rlx_tile_rows(m1 - m0, RLX_GEMM_MR, i - m0);
+            int32_t row_sums[RLX_GEMM_MR];
+            for (int64_t r = 0; r < tile.rows; r++) {
+                gather(&p, in, raw, i + r, (uint8_t)za);
+                row_sums[r] = rlx_int8_row(a_tile + r * depth, raw, p.k, p.post.a_signed, za,
+                                           want_sum);
+            }
+            rlx_int8_rows(&tile);
+            int status = rlx_int8_finish(t, f, &p.post, c, ldc, tile.rows, cols, sums, row_sums, i,
+                                         0, column, i * p.ldo + column, p.ldo, steps, n_steps);
+            if (status)
+                return status;
+        }
+    }
+    return RLX_OK;
+}
+
+const rlx_kernel_row rlx_rows_conv_int8[] = {
+    {"conv.int8@nhwc", conv_run, CONV_INT8_LAYOUT, 0},
+    {NULL, NULL, NULL, 0},
+};

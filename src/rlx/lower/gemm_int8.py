@@ -1,0 +1,182 @@
+"""Numbers that lowering needs for the 8-bit matmul and convolution kernels."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx.lower import gemm
+from rlx.lower.gemm import ConvShape, Plan, Step
+from rlx.runtime.link import AttrValue
+
+OUT_I32, OUT_F32, OUT_U8, OUT_I8 = 0, 1, 2, 3
+_MACS_PER_NS = {"baseline": 8.0, "avx2": 30.0, "avx512": 150.0}
+_GROUP = {"baseline": 2, "avx2": 2, "avx512": 4}
+_TERM_BYTES = {"baseline": 2, "avx2": 2, "avx512": 1}
+_TASK_NS = 4000.0
+
+
+@dataclass(frozen=True)
+class Quant:
+    """Zero points, scale and result of an 8-bit product.
+
+    Attributes
+    ----------
+    a_signed, b_signed : bool
+        i8 or u8.
+    a_zero, b_zero, scale : int
+        Elements of the operand: 0 absent, 1 scalar, M (a_zero), N (b_zero, scale).
+    out : int
+        OUT_I32: product + bias. OUT_F32: float(product + bias) * scale, then the steps.
+        OUT_U8, OUT_I8: clamp(round_half_even(float(product + bias) * scale) + out_zero).
+    q_lo, q_hi : int, optional
+        Bounds of a quantised result (default: the type's; relu: q_lo = out_zero).
+    """
+
+    a_signed: bool = False
+    b_signed: bool = True
+    a_zero: int = 0
+    b_zero: int = 0
+    scale: int = 0
+    out: int = OUT_I32
+    q_lo: int | None = None
+    q_hi: int | None = None
+
+    def attrs(self) -> dict[str, AttrValue]:
+        """The attributes that both kernels share."""
+        lo, hi = (-128, 127) if self.out == OUT_I8 else (0, 255)
+        return {
+            "a_signed": int(self.a_signed),
+            "b_signed": int(self.b_signed),
+            "a_zero_n": self.a_zero,
+            "b_zero_n": self.b_zero,
+            "scale_n": self.scale,
+            "out_kind": self.out,
+            "q_lo": lo if self.q_lo is None else self.q_lo,
+            "q_hi": hi if self.q_hi is None else self.q_hi,
+        }
+
+
+def panel(level: str | None = None) -> tuple[int, int, int]:
+    """Rows of the tallest micro-kernel, columns of a panel, and k that lie together."""
+    isa = gemm.level_of("matmul.int8", level)
+    mr, nr = gemm.panel("f32", isa)
+    return mr, nr, _GROUP[isa]
+
+
+def packed_bytes(k: int, n: int, level: str | None = None) -> int:
+    """Bytes of one packed K x N matrix: the panels, then a 32-bit sum per column."""
+    _, nr, kg = panel(level)
+    return -(-n // nr) * nr * (-(-k // kg) * kg + 4)
+
+
+def plan_pack(
+    k: int,
+    n: int,
+    *,
+    signed: bool,
+    ldb: int | None = None,
+    trans: bool = False,
+    groups: int = 1,
+    group_stride: int | None = None,
+    level: str | None = None,
+) -> Plan:
+    """Plan `pack_b.int8`; args: source, packed (4-byte aligned)."""
+    attrs: dict[str, AttrValue] = {
+        "K": k,
+        "N": n,
+        "ldb": ldb if ldb is not None else (k if trans else n),
+        "trans": int(trans),
+        "group_stride": group_stride if group_stride is not None else k * n,
+        "b_signed": int(signed),
+    }
+    return Plan("pack_b.int8", attrs, groups, 1 if groups > 1 else 0, 0, groups * k * n + 50)
+
+
+def _blocks(m: int, n: int, k: int, items: int, isa: str, mr: int, nr: int) -> tuple[int, int, int]:
+    """Rows and columns of a task, and the cost of everything in ns."""
+    macs = items * m * max(n, nr) * k
+    cost = int(max(macs / _MACS_PER_NS[isa], items * n * k / 30.0)) + 80
+    want = int(min(16, max(1, cost / _TASK_NS)))
+    tiles = max(1, -(-m // mr))
+    rows = max(1, -(-m // tiles))
+    nc = max(nr, min(-(-n // nr) * nr, 64 * nr))
+    n_blocks = max(1, -(-n // nc))
+    m_blocks = max(1, min(tiles, -(-want // max(1, items * n_blocks))))
+    mc = -(-tiles // m_blocks) * rows
+    if 2 * items * n_blocks * m_blocks <= want:
+        blocks = -(-want // (items * m_blocks))
+        nc = min(nc, max(1, -(-(-(-n // nr)) // blocks)) * nr)
+    return mc, nc, cost
+
+
+def plan_matmul(
+    m: int,
+    n: int,
+    k: int,
+    quant: Quant,
+    *,
+    lda: int | None = None,
+    ldo: int | None = None,
+    batch: Sequence[tuple[int, int, int, int]] = (),
+    steps: Sequence[Step] = (),
+    level: str | None = None,
+) -> Plan:
+    """Plan `matmul.int8`.
+
+    Arguments of the thunk: a, packed, out, bias i32 [N], workspace, a_zero, b_zero, scale,
+    out_zero, then operands of the epilogue (index 9 and up); the workspace is always needed.
+    Strides of `batch` are in elements, that of a packed B in bytes.
+    """
+    isa = gemm.level_of("matmul.int8", level)
+    mr, nr, kg = panel(level)
+    items = math.prod(dim[0] for dim in batch)
+    mc, nc, cost = _blocks(m, n, k, items, isa, mr, nr)
+    depth = -(-k // kg) * kg
+    work = -(-(mr * (-(-nc // nr) * nr) * 4 + mr * depth * _TERM_BYTES[isa]) // 64) * 64
+    attrs: dict[str, AttrValue] = {
+        "M": m,
+        "N": n,
+        "K": k,
+        "lda": lda if lda is not None else k,
+        "ldo": ldo if ldo is not None else n,
+        "mc": mc,
+        "nc": nc,
+        "work_stride": work,
+        **quant.attrs(),
+        "batch": [word for dim in batch for word in dim],
+        "steps": gemm.encode_steps(steps),
+    }
+    extent = items * -(-m // mc) * -(-n // nc)
+    return Plan("matmul.int8", attrs, extent, 1 if extent > 1 else 0, work, cost)
+
+
+def plan_pack_conv(s: ConvShape, *, signed: bool, level: str | None = None) -> Plan:
+    """Plan the packing of weights [groups * OC, k_d, k_h, k_w, C]; args: weights, packed."""
+    return plan_pack(s.depth, s.oc, signed=signed, trans=True, groups=s.groups, level=level)
+
+
+def plan_conv(
+    s: ConvShape,
+    quant: Quant,
+    *,
+    ldi: int | None = None,
+    ldo: int | None = None,
+    steps: Sequence[Step] = (),
+    level: str | None = None,
+) -> Plan:
+    """Plan `conv.int8@nhwc`; arguments as in `plan_matmul`, a_zero a scalar."""
+    isa = gemm.level_of("conv.int8@nhwc", level)
+    mr, nr, kg = panel(level)
+    mc, nc, cost = _blocks(s.rows, s.oc, s.depth, s.groups, isa, mr, nr)
+    depth = -(-s.depth // kg) * kg
+    work = mr * (-(-nc // nr) * nr) * 4 + mr * depth * _TERM_BYTES[isa] + s.depth
+    work = -(-work // 64) * 64
+    attrs = gemm.conv_geometry(s, ldi, ldo) | {
+        "mc": mc,
+        "nc": nc,
+        "work_stride": work,
+        **quant.attrs(),
+        "steps": gemm.encode_steps(steps),
+    }
+    extent = s.groups * -(-s.rows // mc) * -(-s.oc // nc)
+    return Plan("conv.int8@nhwc", attrs, extent, 1 if extent > 1 else 0, work, cost)
