@@ -24,8 +24,7 @@ def copy_cost(nbytes: int) -> float:
 @lowering("pad")
 def lower_pad(ctx: Context, node: Node) -> None:
     """Cut by negative pads (a strided copy), then one padding call."""
-    x, value = node.inputs
-    out = node.outputs[0]
+    x, out = node.inputs[0], node.outputs[0]
     assert x is not None
     shape = list(shape_of(x))
     before, after = node.attrs["before"], node.attrs["after"]
@@ -64,9 +63,14 @@ def lower_pad(ctx: Context, node: Node) -> None:
             right.append(a)
     width = dims[-1] + left[-1] + right[-1]
     rows = math.prod(d + b + a for d, b, a in zip(dims[:-1], left[:-1], right[:-1], strict=True))
+    value = None
+    if constant and np.asarray(node.attrs["value"]).astype(x.dtype.numpy).tobytes().strip(b"\0"):
+        place = ctx.temp(itemsize, "value")
+        _fill(ctx, x.dtype, place, 1, node.attrs["value"])
+        value = ctx.read(place)
     ctx.call(
         f"pad.{short(x.dtype)}",
-        [ctx.read(source, math.prod(shape) * itemsize), ctx.write(out), ctx.maybe(value)],
+        [ctx.read(source, math.prod(shape) * itemsize), ctx.write(out), value],
         {"mode": PAD_MODES[node.attrs["mode"]], "shape": dims, "before": left, "after": right},
         extent=rows,
         grain=max(1, 4096 // max(width, 1)),
@@ -171,11 +175,15 @@ def lower_trilu(ctx: Context, node: Node) -> None:
     )
 
 
-def bits_of(dtype: DType, value: object) -> int:
-    """The first eight bytes of a number in an element type, as a signed word."""
-    raw = np.asarray(value).astype(dtype.numpy).tobytes()[:8].ljust(8, b"\0")
-    word: int = struct.unpack("<q", raw)[0]
-    return word
+def bits_of(dtype: DType, value: object) -> tuple[int, int]:
+    """The bytes of a number in an element type, as two signed words; integers wrap."""
+    if dtype.is_int and not isinstance(value, (float, np.floating)):
+        value = int(value) % 2 ** (8 * dtype.itemsize)  # type: ignore[call-overload]
+        array = np.asarray(value, f"u{dtype.itemsize}")
+    else:
+        array = np.asarray(value).astype(dtype.numpy)
+    low, high = struct.unpack("<qq", array.tobytes().ljust(16, b"\0"))
+    return low, high
 
 
 @lowering("eye")
@@ -187,7 +195,7 @@ def lower_eye(ctx: Context, node: Node) -> None:
     ctx.call(
         f"eye.{short(out.dtype)}",
         [ctx.write(out)],
-        {"one": bits_of(out.dtype, 1), "k": k, "rows": rows, "cols": cols},
+        {"one": bits_of(out.dtype, 1)[0], "k": k, "rows": rows, "cols": cols},
         extent=rows,
         grain=max(1, 4096 // max(cols, 1)),
         cost=copy_cost(nbytes_of(out)),
@@ -202,15 +210,8 @@ def lower_iota(ctx: Context, node: Node) -> None:
     name = out.dtype.name if out.dtype.is_float else f"i{8 * itemsize}"
     ends = []
     for key in ("start", "step"):
-        value = node.attrs[key]
-        if out.dtype.is_int:
-            bits = 8 * itemsize
-            value = (int(value) + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
-            word = int(value)
-        else:
-            word = bits_of(out.dtype, value)
         place = ctx.temp(itemsize, key)
-        _fill(ctx, out.dtype, place, 1, word)
+        _fill(ctx, out.dtype, place, 1, node.attrs[key])
         ends.append(ctx.read(place))
     ctx.call(
         f"range.{name}",
@@ -221,12 +222,13 @@ def lower_iota(ctx: Context, node: Node) -> None:
     )
 
 
-def _fill(ctx: Context, dtype: DType, place: Operand, n: int, word: int) -> None:
-    """Fill n items with the low bytes of `word`."""
+def _fill(ctx: Context, dtype: DType, place: Operand, n: int, value: object) -> None:
+    """Fill n items with a number."""
+    low, high = bits_of(dtype, value)
     ctx.call(
         f"fill.{short(dtype)}",
         [ctx.write(place, n * dtype.itemsize)],
-        {"value": word, "value_high": 0},
+        {"value": low, "value_high": high},
         extent=n,
         grain=8192,
         cost=copy_cost(n * dtype.itemsize),

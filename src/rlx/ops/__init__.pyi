@@ -559,12 +559,12 @@ def one_hot(
 ) -> Value: ...
 def pad(
     x: Operand,
-    value: Operand | None = None,
     /,
     *,
     before: int | Sequence[int],
     after: int | Sequence[int],
     mode: Literal['constant', 'edge', 'reflect', 'wrap'] = 'constant',
+    value: Any = 0,
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...

@@ -13,7 +13,7 @@ from rlx.ir.dims import AnyDim, Dim, ceil_div
 from rlx.ir.opdef import EXACT, Array, Attr, ErrorSample, OpDef, Sample
 from rlx.ir.types import TensorType, normal_axes, normal_axis
 from rlx.ops import view
-from rlx.ops._rules import Rng, data, require_rank, same_dtype
+from rlx.ops._rules import Rng, data, require_rank
 
 MOVEMENT = frozenset({"movement"})
 
@@ -22,111 +22,70 @@ MOVEMENT = frozenset({"movement"})
 
 
 def _infer_pad(
-    x: TensorType,
-    value: TensorType | None,
-    before: tuple[int, ...],
-    after: tuple[int, ...],
-    mode: str,
+    x: TensorType, before: tuple[int, ...], after: tuple[int, ...], mode: str, value: Any
 ) -> tuple[TensorType, ...]:
     if len(before) != x.rank or len(after) != x.rank:
-        raise TypeRuleError(
-            f"pad: before and after must have {x.rank} entries, got {len(before)} and {len(after)}"
-        )
-    if value is not None:
-        same_dtype("pad", [x, value])
-        if value.size != 1:
-            raise TypeRuleError(f"pad: value must be a single element, got {value}")
+        raise TypeRuleError(f"pad: before and after must have {x.rank} entries, got {len(before)} and {len(after)}")
+    if not isinstance(value, (bool, int, float, complex, np.generic)):
+        raise TypeRuleError(f"pad: value must be a number, got {value!r}")
     shape = []
     for d, b, a in zip(x.shape, before, after, strict=True):
         size = d + b + a
         kept = d + min(b, 0) + min(a, 0)
         if isinstance(kept, int) and kept < 0:
-            raise TypeRuleError(
-                f"pad: negative pads must not remove more than {d} elements, got ({b}, {a})"
-            )
+            raise TypeRuleError(f"pad: negative pads must not remove more than {d} elements, got ({b}, {a})")
         if mode != "constant" and isinstance(kept, int) and kept == 0 and size != 0:
-            raise TypeRuleError(
-                f"pad: an empty axis must be padded in mode 'constant', got {mode!r}"
-            )
+            raise TypeRuleError(f"pad: an empty axis must be padded in mode 'constant', got {mode!r}")
         shape.append(size)
     return (x.with_shape(shape),)
 
 
-def _pad(
-    x: Array, value: Array | None, before: tuple[int, ...], after: tuple[int, ...], mode: str
-) -> Array:
-    cut = tuple(
-        slice(max(-b, 0), d - max(-a, 0)) for d, b, a in zip(x.shape, before, after, strict=True)
-    )
+def _pad(x: Array, before: tuple[int, ...], after: tuple[int, ...], mode: str, value: Any) -> Array:
+    cut = tuple(slice(max(-b, 0), d - max(-a, 0)) for d, b, a in zip(x.shape, before, after, strict=True))
     width = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
     if not width:
         return x
     if mode == "constant":
-        fill = np.zeros((), x.dtype) if value is None else value.reshape(()).astype(x.dtype)
-        result = np.full(
-            [n + sum(w) for n, w in zip(x[cut].shape, width, strict=True)], fill, x.dtype
-        )
-        result[tuple(slice(b, n - a) for n, (b, a) in zip(result.shape, width, strict=True))] = x[
-            cut
-        ]
+        fill = np.asarray(value).astype(x.dtype)
+        result = np.full([n + sum(w) for n, w in zip(x[cut].shape, width, strict=True)], fill, x.dtype)
+        result[tuple(slice(b, n - a) for n, (b, a) in zip(result.shape, width, strict=True))] = x[cut]
         return result
     return np.asarray(np.pad(x[cut], width, mode=mode))  # type: ignore[call-overload]
 
 
 def _pad_samples(dtype: DType, rng: Rng) -> list[Sample]:
     x = data(rng, dtype, 3, 4)
-    one = data(rng, dtype, 1).reshape(())
-    found = [Sample((x, value), {"before": (1, 2), "after": (0, 3)}) for value in (None, one)]
-    found += [
-        Sample((x, None), {"before": (2, 1), "after": (1, 3), "mode": m})
-        for m in ("edge", "reflect", "wrap")
-    ]
+    one = data(rng, dtype, 1, low=1)[0]
+    found = [Sample((x,), {"before": (1, 2), "after": (0, 3), "value": v}) for v in (0, one)]
+    found += [Sample((x,), {"before": (2, 1), "after": (1, 3), "mode": m}) for m in ("edge", "reflect", "wrap")]
+    if dtype.is_float:
+        found.append(Sample((x,), {"before": (1, 0), "after": (0, 1), "value": -np.inf}))
+    if dtype == dtypes.i64:
+        found.append(Sample((x,), {"before": (1, 0), "after": (0, 1), "value": 2**53 + 1}))
     return [
         *found,
-        Sample((x, one), {"before": (-1, 2), "after": (1, -3)}),
-        Sample((x, None), {"before": (-1, 5), "after": (0, 9), "mode": "reflect"}),
-        Sample((x, None), {"before": (-1, -1), "after": (0, -1)}),
-        Sample(
-            (data(rng, dtype, 2, 1, 33), None),
-            {"before": (0, 1, 0), "after": (0, 1, 7), "mode": "wrap"},
-        ),
-        Sample((data(rng, dtype, 0, 2), one), {"before": (1, 0), "after": (1, 0)}),
-        Sample((data(rng, dtype), one), {"before": (), "after": ()}),
+        Sample((x,), {"before": (-1, 2), "after": (1, -3), "value": one}),
+        Sample((x,), {"before": (-1, 5), "after": (0, 9), "mode": "reflect"}),
+        Sample((x,), {"before": (-1, -1), "after": (0, -1)}),
+        Sample((data(rng, dtype, 2, 1, 33),), {"before": (0, 1, 0), "after": (0, 1, 7), "mode": "wrap"}),
+        Sample((data(rng, dtype, 0, 2),), {"before": (1, 0), "after": (1, 0), "value": one}),
+        Sample((data(rng, dtype),), {"before": (), "after": ()}),
     ]
 
 
 pad = OpDef(
-    "pad",
-    ("x", "value?"),
-    _infer_pad,
-    _pad,
+    "pad", ("x",), _infer_pad, _pad,
     "x with elements added (or, where negative, removed) at both ends of each axis. Modes: `constant` "
-    "(the value, zero if absent), `edge`, `reflect` (without repeating the edge) and `wrap`; "
+    "(the value), `edge`, `reflect` (without repeating the edge) and `wrap`; "
     "negative pads cut before the others are filled.",
-    dtypes=dtypes.ALL,
-    traits=MOVEMENT,
-    samples=_pad_samples,
-    tolerance=EXACT,
-    attrs=(
-        Attr("before", "ints"),
-        Attr("after", "ints"),
-        Attr("mode", "str", "constant", ("constant", "edge", "reflect", "wrap")),
-    ),
+    dtypes=dtypes.ALL, traits=MOVEMENT, samples=_pad_samples, tolerance=EXACT,
+    attrs=(Attr("before", "ints"), Attr("after", "ints"),
+           Attr("mode", "str", "constant", ("constant", "edge", "reflect", "wrap")), Attr("value", "any", 0)),
     errors=lambda: [
         ErrorSample((np.zeros((2, 3), np.float32),), {"before": (1,), "after": (1,)}, "entries"),
-        ErrorSample(
-            (np.zeros((2, 3), np.float32),), {"before": (-3, 0), "after": (4, 0)}, "must not remove"
-        ),
-        ErrorSample(
-            (np.zeros((2, 0), np.float32),),
-            {"before": (0, 1), "after": (0, 0), "mode": "edge"},
-            "empty axis",
-        ),
-        ErrorSample(
-            (np.zeros((2, 3), np.float32), np.float64(1)),
-            {"before": (0, 1), "after": (0, 0)},
-            "must match",
-        ),
+        ErrorSample((np.zeros((2, 3), np.float32),), {"before": (-3, 0), "after": (4, 0)}, "must not remove"),
+        ErrorSample((np.zeros((2, 0), np.float32),), {"before": (0, 1), "after": (0, 0), "mode": "edge"}, "empty axis"),
+        ErrorSample((np.zeros((2, 3), np.float32),), {"before": (0, 1), "after": (0, 0), "value": "1"}, "a number"),
     ],
 )
 

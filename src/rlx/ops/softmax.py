@@ -63,7 +63,7 @@ def _row(name: str, reference: Callable[..., Any], doc: str) -> OpDef:
     )
 
 
-softmax = _row("softmax", _softmax, "exp(x) over its sum along an axis; a row of -inf, with a NaN or with +inf gives NaN.")
+softmax = _row("softmax", _softmax, "exp(x) over its sum along an axis; a row of -inf, or with NaN or +inf, is NaN.")
 log_softmax = _row("log_softmax", _log_softmax, "Logarithm of softmax along an axis.")
 
 
