@@ -1,6 +1,5 @@
 """Backends: the protocol, the registry, and `compile`, which goes through it."""
 
-from importlib.metadata import entry_points
 from typing import Protocol
 
 from rlx.errors import ConfigError
@@ -57,12 +56,13 @@ def backend(name: str) -> Backend:
     """
     found = _REGISTRY.get(name)
     if found is None:
-        for entry in entry_points(group="rlx.backends"):
-            if entry.name == name:
-                found = _REGISTRY[name] = entry.load()()
-                break
+        from importlib.metadata import entry_points  # not needed for the CPU, and slow to import
+
+        entries = {e.name: e for e in entry_points(group="rlx.backends")}
+        if name in entries:
+            found = _REGISTRY[name] = entries[name].load()()
     if found is None:
-        known = sorted({*_REGISTRY, *(e.name for e in entry_points(group="rlx.backends"))})
+        known = sorted({*_REGISTRY, *entries})
         raise ConfigError(f"backend: must be one of {known}, got {name!r}")
     return found
 

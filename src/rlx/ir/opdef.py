@@ -226,13 +226,13 @@ class OpDef:
     is_variadic: bool = field(init=False, repr=False)
     n_fixed: int = field(init=False, repr=False)
     n_required: int = field(init=False, repr=False)
+    family: str = field(init=False, repr=False)
     _attr_map: dict[str, Attr] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "__doc__", self.doc)
         object.__setattr__(self, "__name__", self.name)
         object.__setattr__(self, "family", _defining_module())
-        object.__setattr__(self, "__signature__", self._signature())
         object.__setattr__(self, "_attr_map", {a.name: a for a in self.attrs})
         object.__setattr__(self, "is_variadic", bool(self.inputs) and self.inputs[-1].endswith("*"))
         fixed = self.inputs[:-1] if self.is_variadic else self.inputs
@@ -242,7 +242,8 @@ class OpDef:
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
-    def _signature(self) -> inspect.Signature:
+    @property
+    def __signature__(self) -> inspect.Signature:
         parameters: list[inspect.Parameter] = []
         for name in self.inputs:
             if name.endswith("*"):
