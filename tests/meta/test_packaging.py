@@ -19,7 +19,7 @@ import check_symbols  # noqa: E402
 import gen_reference  # noqa: E402
 
 INSTALLED = {f.as_posix() for f in importlib.metadata.distribution("rlx").files or []}
-EDITABLE = not any(f == "rlx/__init__.py" for f in INSTALLED)
+EDITABLE = "rlx/__init__.py" not in INSTALLED
 
 
 @pytest.mark.skipif(EDITABLE, reason="an editable install copies nothing")
