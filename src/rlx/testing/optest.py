@@ -69,6 +69,8 @@ def run_sample(op: OpDef, sample: Sample, setup: Setup) -> tuple[Array, ...]:
     first = tuple(exe.run(feeds))
     second = tuple(exe.run(feeds))
     for a, b in zip(first, second, strict=True):
+        if op.has("random"):
+            continue
         np.testing.assert_array_equal(a.view(np.uint8) if a.ndim else a, b.view(np.uint8) if b.ndim else b,
                                       err_msg=f"{op.name}: two runs differ")
     return first
@@ -96,4 +98,7 @@ def check_sample(op: OpDef, sample: Sample, setup: Setup, index: int = 0) -> Non
     exact = op.tolerance.exact or any(a is not None and a.dtype.kind not in "fcV" for a in sample.args[:1])
     want = evaluate_op(op, sample.args, sample.attrs, precise=not exact)
     for g, w in zip(got, want, strict=True):
+        if op.has("random"):  # the reference gives the distribution, not the numbers
+            assert (g.dtype, g.shape) == (w.dtype, w.shape), what
+            continue
         compare(op, g, w, what)
