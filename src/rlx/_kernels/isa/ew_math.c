@@ -1,39 +1,61 @@
 /* Elementwise transcendentals and smooth activations, f32.
  *
- * Design: the branch-free functions of mathf.h in the loops of ew.h, so body
- * and tail are one code and every level vectorises. sin and cos of large
- * arguments, and the rare functions (tan, the inverse trigonometric and
- * hyperbolic ones), go through the double functions of libm and round once.
- * The measured errors stand in docs/reference/accuracy.md. */
+ * Design: the hot functions run on whole vectors (vmathf.h), the tail on a
+ * masked one. Those that need double (exp2, log2, pow, ...) are the branch-free
+ * functions of mathf.h in the loops of ew.h. sin and cos of large arguments,
+ * and the rare functions (tan, the inverse trigonometric and hyperbolic ones),
+ * go through the double functions of libm and round once. The measured errors
+ * stand in docs/reference/accuracy.md. */
 #include "mathf.h"
+#include "vmathf.h"
 
 #include <math.h>
 
+/* SETUP runs once; the expression in x is a whole vector. */
+#define VECTOR1(fn, SETUP, ...)                                                           \
+    static int fn(RLX_EW_ARGS) {                                                          \
+        const float *a = a_;                                                              \
+        float *d = dst;                                                                   \
+        SETUP;                                                                            \
+        int64_t i = 0;                                                                    \
+        for (; i + RLX_W32 <= n; i += RLX_W32) {                                          \
+            rlx_v32 x = *(const rlx_v32u *)(a + i);                                       \
+            *(rlx_v32u *)(d + i) = __VA_ARGS__;                                           \
+        }                                                                                 \
+        if (i < n) {                                                                      \
+            rlx_v32 x = rlx_load_part_f32(a + i, n - i);                                  \
+            rlx_store_part_f32(d + i, __VA_ARGS__, n - i);                                \
+        }                                                                                 \
+        return RLX_OK;                                                                    \
+    }
+#define VECTOR(op) VECTOR1(op##_f32, (void)0, rlx_v##op##_f32(x))
+VECTOR(exp)
+VECTOR(expm1)
+VECTOR(log)
+VECTOR(tanh)
+VECTOR(sigmoid)
+VECTOR(log_sigmoid)
+VECTOR(silu)
+VECTOR(softplus)
+VECTOR(mish)
+VECTOR(erf)
+VECTOR(erfc)
+VECTOR(gelu)
+VECTOR(gelu_tanh)
+#define BELOW_ZERO(low, high) rlx_vselect(RLX_VLESS(x, rlx_vall(0)), low, high)
+VECTOR1(elu_f32, rlx_v32 alpha = rlx_vall((float)p[0]),
+        BELOW_ZERO(alpha *rlx_vexpm1_negative_f32(x), x))
+VECTOR1(selu_f32, rlx_v32 scale = rlx_vall((float)(p[0] * p[1])); float gamma = (float)p[1],
+        BELOW_ZERO(scale *rlx_vexpm1_negative_f32(x), gamma *x))
+VECTOR1(celu_f32, rlx_v32 alpha = rlx_vall((float)p[0]),
+        BELOW_ZERO(alpha *rlx_vexpm1_negative_f32(x / alpha), x))
+
 #define UNARY(op) RLX_EW1(op##_f32, float, float, rlx_##op##_f32(x))
-UNARY(exp)
 UNARY(exp2)
-UNARY(expm1)
-UNARY(log)
 UNARY(log2)
 UNARY(log10)
 UNARY(log1p)
-UNARY(tanh)
-UNARY(sigmoid)
-UNARY(log_sigmoid)
-UNARY(silu)
-UNARY(softplus)
-UNARY(mish)
-UNARY(erf)
-UNARY(erfc)
-UNARY(gelu)
-UNARY(gelu_tanh)
 RLX_EW1S(swish_f32, float, float, double slope = p[0], rlx_swish_f32(x, slope))
-RLX_EW1S(elu_f32, float, float, float alpha = (float)p[0],
-         x < 0 ? alpha * rlx_expm1_negative_f32(x) : x)
-RLX_EW1S(selu_f32, float, float, float low = (float)(p[0] * p[1]); float high = (float)p[1],
-         x < 0 ? low * rlx_expm1_negative_f32(x) : high * x)
-RLX_EW1S(celu_f32, float, float, float alpha = (float)p[0],
-         x < 0 ? alpha * rlx_expm1_negative_f32(x / alpha) : x)
 RLX_EW2(pow_f32, float, float, rlx_pow_f32(x, y))
 
 /* Blocks with an argument beyond the limit of the fast reduction are kept,

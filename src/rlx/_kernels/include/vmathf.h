@@ -1,0 +1,317 @@
+/* float32 transcendentals on whole vectors (rlx_v32 of tile.h).
+ *
+ * Accuracy: at most 4 ulp over the whole range, denormals included; the
+ * measured numbers stand in docs/reference/accuracy.md. NaN propagates,
+ * infinities and signed zeros give the limits of the mathematical function.
+ * There are no branches: lanes are selected, so a lane never depends on its
+ * neighbours, and a partial vector computes what a full one does.
+ *
+ * How cancellation and double rounding are avoided:
+ *   exp       x = k ln2 + r in two pieces, exp(r) - 1 by a polynomial, 2^k
+ *             applied so that a denormal result is rounded once.
+ *   expm1     2^k (exp(r) - 1) + (2^k - 1): exact near 0 without a select.
+ *   tanh      through expm1(-2|x|); sigmoid, silu, mish, softplus through
+ *             exp(-|x|), with 2^k applied after the last product.
+ *   gelu      x Phi(x) from Phi(-|x|) = g(|x|) exp(-x^2/2): the negative tail
+ *             keeps its relative accuracy down to the denormals. x^2 is held
+ *             in two floats, so the exponent carries no rounding error.
+ *   gelu_tanh x sigmoid(t), t in two floats.
+ *   log       x = 2^e (1 + f), f in [-1/4, 1/2).
+ * The polynomials are weighted minimax fits (Lawson iteration).
+ *
+ * Tried: the same functions as scalar expressions in loops that the compiler
+ * vectorises. GCC 12 threads jumps through clamps and selects, which cost 20
+ * to 50 % more instructions; AVX-512 has scalef, getexp and fixupimm, which
+ * replace up to ten. */
+#ifndef RLX_VMATHF_H
+#define RLX_VMATHF_H
+
+#include "tile.h"
+
+#define RLX_VMATH static inline __attribute__((always_inline))
+
+/* ---- what the vector extensions cannot say ---- */
+#if defined(__AVX512F__)
+typedef __mmask16 rlx_mask32;
+#define RLX_VLESS(a, b) _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_LT_OQ)
+RLX_VMATH rlx_v32 rlx_vselect(rlx_mask32 m, rlx_v32 a, rlx_v32 b) {
+    return (rlx_v32)_mm512_mask_blend_ps(m, (__m512)b, (__m512)a);
+}
+/* the second operand where the comparison is false, NaN included */
+RLX_VMATH rlx_v32 rlx_vmin(rlx_v32 a, rlx_v32 b) {
+    return (rlx_v32)_mm512_min_ps((__m512)a, (__m512)b);
+}
+RLX_VMATH rlx_v32 rlx_vmax(rlx_v32 a, rlx_v32 b) {
+    return (rlx_v32)_mm512_max_ps((__m512)a, (__m512)b);
+}
+RLX_VMATH rlx_v32 rlx_vround(rlx_v32 x) {
+    return (rlx_v32)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+RLX_VMATH rlx_v32 rlx_vfma(rlx_v32 a, rlx_v32 b, rlx_v32 c) {
+    return (rlx_v32)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+/* v 2^k for whole k */
+RLX_VMATH rlx_v32 rlx_vscale(rlx_v32 v, rlx_v32 k) {
+    return (rlx_v32)_mm512_scalef_ps((__m512)v, (__m512)k);
+}
+RLX_VMATH rlx_v32 rlx_vpow2(rlx_v32 k) { return rlx_vscale((rlx_v32){0} + 1.0f, k); }
+/* 1 / d to a few ulp, for where that is enough: a division costs ten cycles */
+RLX_VMATH rlx_v32 rlx_vrecip(rlx_v32 d) {
+    rlx_v32 t = (rlx_v32)_mm512_rcp14_ps((__m512)d);
+    return t * (2.0f - d * t);
+}
+#else
+typedef rlx_vi32 rlx_mask32;
+#define RLX_VLESS(a, b) ((a) < (b))
+#if defined(__AVX2__)
+RLX_VMATH rlx_v32 rlx_vselect(rlx_mask32 m, rlx_v32 a, rlx_v32 b) {
+    return (rlx_v32)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)m);
+}
+RLX_VMATH rlx_v32 rlx_vmin(rlx_v32 a, rlx_v32 b) {
+    return (rlx_v32)_mm256_min_ps((__m256)a, (__m256)b);
+}
+RLX_VMATH rlx_v32 rlx_vmax(rlx_v32 a, rlx_v32 b) {
+    return (rlx_v32)_mm256_max_ps((__m256)a, (__m256)b);
+}
+RLX_VMATH rlx_v32 rlx_vround(rlx_v32 x) {
+    return (rlx_v32)_mm256_round_ps((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+RLX_VMATH rlx_vi32 rlx_vto_int(rlx_v32 x) { return (rlx_vi32)_mm256_cvtps_epi32((__m256)x); }
+RLX_VMATH rlx_v32 rlx_vto_float(rlx_vi32 x) { return (rlx_v32)_mm256_cvtepi32_ps((__m256i)x); }
+RLX_VMATH rlx_v32 rlx_vfma(rlx_v32 a, rlx_v32 b, rlx_v32 c) {
+    return (rlx_v32)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+#else
+RLX_VMATH rlx_v32 rlx_vselect(rlx_mask32 m, rlx_v32 a, rlx_v32 b) {
+    return (rlx_v32)((m & (rlx_vi32)a) | (~m & (rlx_vi32)b));
+}
+RLX_VMATH rlx_v32 rlx_vmin(rlx_v32 a, rlx_v32 b) { return rlx_vselect(a < b, a, b); }
+RLX_VMATH rlx_v32 rlx_vmax(rlx_v32 a, rlx_v32 b) { return rlx_vselect(a > b, a, b); }
+RLX_VMATH rlx_v32 rlx_vround(rlx_v32 x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
+RLX_VMATH rlx_vi32 rlx_vto_int(rlx_v32 x) {
+    return (rlx_vi32)(x + 0x1.8p23f) - 0x4B400000;
+}
+RLX_VMATH rlx_v32 rlx_vto_float(rlx_vi32 x) {
+    return (rlx_v32)(x + 0x4B400000) - 0x1.8p23f;
+}
+RLX_VMATH rlx_v32 rlx_vfma(rlx_v32 a, rlx_v32 b, rlx_v32 c) {
+    for (int i = 0; i < RLX_W32; i++)
+        c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    return c;
+}
+#endif
+RLX_VMATH rlx_v32 rlx_vpow2_int(rlx_vi32 n) { return (rlx_v32)((n + 127) << 23); }
+/* |k| < 200: two factors, so that v 2^k is rounded once */
+RLX_VMATH rlx_v32 rlx_vscale(rlx_v32 v, rlx_v32 k) {
+    rlx_vi32 n = rlx_vto_int(k), half = n >> 1;
+    return v * rlx_vpow2_int(half) * rlx_vpow2_int(n - half);
+}
+RLX_VMATH rlx_v32 rlx_vpow2(rlx_v32 k) { return rlx_vpow2_int(rlx_vto_int(k)); }
+RLX_VMATH rlx_v32 rlx_vrecip(rlx_v32 d) { return 1.0f / d; }
+#endif
+
+RLX_VMATH rlx_v32 rlx_vall(float x) { return (rlx_v32){0} + x; }
+RLX_VMATH rlx_v32 rlx_vabs(rlx_v32 x) { return (rlx_v32)((rlx_vi32)x & 0x7FFFFFFF); }
+RLX_VMATH rlx_v32 rlx_vcopysign(rlx_v32 x, rlx_v32 sign) {
+    rlx_vi32 low = (rlx_vi32){0} + 0x7FFFFFFF;
+    return (rlx_v32)(((rlx_vi32)x & low) | ((rlx_vi32)sign & ~low));
+}
+
+/* ---- exponentials ---- */
+
+/* x = k ln2 + r, |r| <= ln2 / 2 */
+RLX_VMATH rlx_v32 rlx_vexp_reduce(rlx_v32 x, rlx_v32 *k) {
+    *k = rlx_vround(x * 0x1.715476p+0f);
+    x = x - *k * 0.693359375f;
+    return x - *k * -2.12194440e-4f;
+}
+/* exp(r) - 1 */
+RLX_VMATH rlx_v32 rlx_vexp_tail(rlx_v32 r) {
+    rlx_v32 q = 0.00139517174f * r + 0.00836959854f;
+    q = q * r + 0.0416661873f;
+    q = q * r + 0.166665122f;
+    q = q * r + 0.5f;
+    return q * (r * r) + r;
+}
+RLX_VMATH rlx_v32 rlx_vexp_core(rlx_v32 x, rlx_v32 *k) {
+    return rlx_vexp_tail(rlx_vexp_reduce(x, k));
+}
+/* exp(x) = *m 2^k with e = exp(x), for x <= 0; below `low` everything is 0 */
+RLX_VMATH rlx_v32 rlx_vexp_negative(rlx_v32 x, float low, rlx_v32 *m, rlx_v32 *k) {
+    *m = 1.0f + rlx_vexp_core(rlx_vmax(rlx_vall(low), x), k);
+    return rlx_vscale(*m, *k);
+}
+
+RLX_VMATH rlx_v32 rlx_vexp_f32(rlx_v32 x) {
+    rlx_v32 k;
+    x = rlx_clamp_f32(x, rlx_vall(-104.0f), rlx_vall(89.0f));
+    rlx_v32 m = 1.0f + rlx_vexp_core(x, &k);
+    return rlx_vscale(m, k);
+}
+
+/* for x <= 0 */
+RLX_VMATH rlx_v32 rlx_vexpm1_negative_f32(rlx_v32 x) {
+    rlx_v32 k, e = rlx_vexp_core(rlx_vmax(rlx_vall(-40.0f), x), &k), s = rlx_vpow2(k);
+    return s * e + (s - 1.0f);
+}
+RLX_VMATH rlx_v32 rlx_vexpm1_f32(rlx_v32 x) {
+    rlx_v32 k, z = rlx_clamp_f32(x, rlx_vall(-40.0f), rlx_vall(89.0f));
+    rlx_v32 e = rlx_vexp_core(z, &k), s = rlx_vpow2(k - 1.0f);
+    rlx_v32 r = 2.0f * (s * e + (s - 0.5f));
+    return rlx_vselect(RLX_VLESS(rlx_vabs(x), rlx_vall(0x1p-25f)), x, r);
+}
+
+RLX_VMATH rlx_v32 rlx_vtanh_f32(rlx_v32 x) {
+    rlx_v32 e = rlx_vexpm1_negative_f32(-2.0f * rlx_vabs(x));
+    return rlx_vcopysign(e / (e + 2.0f), x);
+}
+
+RLX_VMATH rlx_v32 rlx_vsigmoid_f32(rlx_v32 x) {
+    rlx_v32 m, k, e = rlx_vexp_negative(-rlx_vabs(x), -104.0f, &m, &k);
+    return rlx_vselect(RLX_VLESS(x, rlx_vall(0)), e, rlx_vall(1.0f)) / (1.0f + e);
+}
+
+RLX_VMATH rlx_v32 rlx_vsilu_f32(rlx_v32 x) {
+    rlx_mask32 below = RLX_VLESS(x, rlx_vall(0));
+    rlx_v32 m, k, e = rlx_vexp_negative(-rlx_vabs(x), -120.0f, &m, &k);
+    rlx_v32 low = rlx_vmax(rlx_vall(-120.0f), x) * m;
+    rlx_v32 r = rlx_vselect(below, low, x) / (1.0f + e);
+    return rlx_vscale(r, rlx_vselect(below, k, rlx_vall(0)));
+}
+
+/* x tanh(log(1 + exp x)), as a fraction of exp(-|x|) */
+RLX_VMATH rlx_v32 rlx_vmish_f32(rlx_v32 x) {
+    rlx_mask32 below = RLX_VLESS(x, rlx_vall(0));
+    rlx_v32 m, k, e = rlx_vexp_negative(-rlx_vabs(x), -120.0f, &m, &k);
+    rlx_v32 low = rlx_vmax(rlx_vall(-120.0f), x) * m * (e + 2.0f);
+    rlx_v32 top = rlx_vselect(below, low, x * (1.0f + 2.0f * e));
+    rlx_v32 bottom = rlx_vselect(below, e * (e + 2.0f) + 2.0f, 2.0f * (e * (e + 1.0f)) + 1.0f);
+    return rlx_vscale(top / bottom, rlx_vselect(below, k, rlx_vall(0)));
+}
+
+RLX_VMATH rlx_v32 rlx_vsoftplus_f32(rlx_v32 x) {
+    rlx_v32 m, k, e = rlx_vexp_negative(-rlx_vabs(x), -104.0f, &m, &k);
+    rlx_v32 q = 0.00203021406f * e - 0.0134073934f; /* log1p on [0, 1] */
+    q = q * e + 0.0414779373f;
+    q = q * e - 0.0824414119f;
+    q = q * e + 0.124184117f;
+    q = q * e - 0.161056802f;
+    q = q * e + 0.19890745f;
+    q = q * e - 0.249872699f;
+    q = q * e + 0.333325595f;
+    q = q * e - 0.499999821f;
+    return rlx_vmax(rlx_vall(0), x) + (q * (e * e) + e);
+}
+RLX_VMATH rlx_v32 rlx_vlog_sigmoid_f32(rlx_v32 x) { return -rlx_vsoftplus_f32(-x); }
+
+/* ---- the normal distribution ---- */
+
+/* g(a) = exp(a^2/2) Phi(-a) = 0.5 / (1 + a h(a)), a in [0, 14.6]; h goes from
+ * sqrt(2/pi) to sqrt(pi/2), so the errors of its polynomial weigh little */
+RLX_VMATH rlx_v32 rlx_vmills(rlx_v32 a) {
+    rlx_v32 t = rlx_vrecip(1.0f + 0.3f * a), h = -0.202140197f * t + 1.13356566f;
+    h = h * t - 2.54892111f;
+    h = h * t + 2.87957954f;
+    h = h * t - 1.76402318f;
+    h = h * t + 0.781897783f;
+    h = h * t - 0.279351652f;
+    h = h * t - 0.152922899f;
+    h = h * t - 0.303245664f;
+    h = h * t + 1.2534467f;
+    return 0.5f / (1.0f + a * h);
+}
+/* exp(-scale a^2) = (1 + result) 2^k, a^2 without rounding error */
+RLX_VMATH rlx_v32 rlx_vexp_square(rlx_v32 a, float scale, rlx_v32 *k) {
+    rlx_v32 square = a * a, low = rlx_vfma(a, a, -square);
+    *k = rlx_vround(square * (-scale * 0x1.715476p+0f));
+    rlx_v32 r = -scale * square - *k * 0.693359375f;
+    r = r - *k * -2.12194440e-4f;
+    return rlx_vexp_tail(r - scale * low);
+}
+
+RLX_VMATH rlx_v32 rlx_vgelu_f32(rlx_v32 x) {
+    rlx_v32 k, a = rlx_vmin(rlx_vall(14.6f), rlx_vabs(x));
+    rlx_v32 e = rlx_vexp_square(a, 0.5f, &k), g = rlx_vmills(a);
+    rlx_v32 v = rlx_vscale(rlx_vcopysign(a, x) * (g * e + g), k);
+    return rlx_vselect(RLX_VLESS(rlx_vall(0), x), x - v, v);
+}
+
+RLX_VMATH rlx_v32 rlx_verfc_f32(rlx_v32 x) {
+    rlx_v32 k, a = rlx_vmin(rlx_vall(10.2f), rlx_vabs(x));
+    rlx_v32 e = rlx_vexp_square(a, 1.0f, &k), g = 2.0f * rlx_vmills(a * 0x1.6a09e6p+0f);
+    rlx_v32 v = rlx_vscale(g * e + g, k);
+    return rlx_vselect(RLX_VLESS(x, rlx_vall(0)), 2.0f - v, v);
+}
+
+RLX_VMATH rlx_v32 rlx_verf_f32(rlx_v32 x) {
+    rlx_v32 k, a = rlx_vabs(x), t = rlx_vmin(rlx_vall(4.0f), a), s = t * t;
+    rlx_v32 p = 8.31677244e-05f * s - 0.000813001185f;
+    p = p * s + 0.00519990642f;
+    p = p * s - 0.0268589407f;
+    p = p * s + 0.112836875f;
+    p = p * s - 0.376126319f;
+    p = p * s + 0.12837923f;
+    rlx_v32 q = -1.04331193e-05f * t + 0.00031485816f;
+    q = q * t - 0.00361034204f;
+    q = q * t + 0.0236945655f;
+    q = q * t - 0.106159046f;
+    q = q * t - 0.635198057f;
+    q = q * t - 0.12863708f;
+    rlx_v32 e = rlx_vexp_core(q * t - t, &k), c = rlx_vpow2(k);
+    rlx_v32 r = rlx_vselect(RLX_VLESS(a, rlx_vall(0.92f)), p * a + a, 1.0f - (c * e + c));
+    return rlx_vcopysign(r, x);
+}
+
+/* x sigmoid(t), t = x (c1 + c3 x^2) as v + low */
+RLX_VMATH rlx_v32 rlx_vgelu_tanh_f32(rlx_v32 x) {
+    const rlx_v32 c1 = rlx_vall(0x1.988454p+0f), c3 = rlx_vall(0x1.2444f2p-4f);
+    rlx_mask32 below = RLX_VLESS(x, rlx_vall(0));
+    rlx_v32 k, a = rlx_vmin(rlx_vall(11.0f), rlx_vabs(x));
+    rlx_v32 s = a * a, s_low = rlx_vfma(a, a, -s);
+    rlx_v32 p = c3 * s, p_low = rlx_vfma(c3, s, -p) + c3 * s_low;
+    rlx_v32 w = p + c1, z = w - p, w_low = (p - (w - z)) + (c1 - z);
+    w_low = w_low + (p_low + (0x1.49b16ap-29f * s - 0x1.857936p-25f));
+    rlx_v32 v = a * w, v_low = rlx_vfma(a, w, -v) + a * w_low;
+    rlx_v32 r = rlx_vexp_reduce(-v, &k) - v_low;
+    rlx_v32 m = 1.0f + rlx_vexp_tail(r), e = rlx_vscale(m, k);
+    rlx_v32 y = rlx_vselect(below, -a * m, x) / (1.0f + e);
+    return rlx_vscale(y, rlx_vselect(below, k, rlx_vall(0)));
+}
+
+/* ---- logarithm ---- */
+
+RLX_VMATH rlx_v32 rlx_vlog_f32(rlx_v32 x) {
+#if defined(__AVX512F__)
+    __m512 mantissa = _mm512_getmant_ps((__m512)x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_zero);
+    rlx_v32 f = (rlx_v32)mantissa - 1.0f;
+    rlx_v32 e = (rlx_v32)_mm512_getexp_ps((__m512)x) - (rlx_v32)_mm512_getexp_ps(mantissa);
+#else
+    rlx_mask32 tiny = RLX_VLESS(x, rlx_vall(0x1p-126f));
+    rlx_vi32 u = (rlx_vi32)rlx_vselect(tiny, x * 0x1p23f, x) + (0x3F800000 - 0x3F400000);
+    rlx_v32 shift = rlx_vselect(tiny, rlx_vall(23), rlx_vall(0));
+    rlx_v32 e = rlx_vto_float(((u >> 23) & 0xFF) - 127) - shift;
+    rlx_v32 f = (rlx_v32)((u & 0x007FFFFF) + 0x3F400000) - 1.0f;
+#endif
+    rlx_v32 s = f * f, q = 0.0376724638f * f - 0.0911614224f;
+    q = q * f + 0.11700654f;
+    q = q * f - 0.127277851f;
+    q = q * f + 0.142762408f;
+    q = q * f - 0.166552961f;
+    q = q * f + 0.199996054f;
+    q = q * f - 0.250001639f;
+    q = q * f + 0.333333403f;
+    rlx_v32 y = q * (s * f) + e * -2.12194440e-4f;
+    y = y - 0.5f * s;
+    rlx_v32 r = e * 0.693359375f + (f + y);
+#if defined(__AVX512F__)
+    /* by class of x: NaN quiet(x), 0 -inf, +inf itself, negative NaN */
+    return (rlx_v32)_mm512_fixupimm_ps((__m512)r, (__m512)x, _mm512_set1_epi32(0x03530422), 0);
+#else
+    rlx_v32 infinite = rlx_vall(__builtin_inff());
+    r = rlx_vselect(RLX_VLESS(x, infinite), r, x);
+    r = rlx_vselect((rlx_mask32)(x == 0.0f), -infinite, r);
+    return rlx_vselect(RLX_VLESS(x, rlx_vall(0)), rlx_vall(__builtin_nanf("")), r);
+#endif
+}
+
+#endif
