@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto
 
 from rlx.errors import FormatError
-from rlx.onnx.tensors import Array, TensorReader
+from rlx.onnx.tensors import Array, TensorReader, numpy_type
 
 Opsets = Mapping[str, int]
 _STANDARD = ("", "ai.onnx")
@@ -83,6 +83,12 @@ class Block:
     captures: frozenset[str] = frozenset()
     attributes: tuple[str, ...] = ()
     defaults: dict[str, Any] = field(default_factory=dict)
+    declared: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+    def empty_stack(self, i: int) -> Array:
+        """An empty stack of output i, by its declared type."""
+        code, shape = self.declared[i] if i < len(self.declared) else (1, ())
+        return np.zeros((0, *shape), numpy_type(code or 1, "output"))
 
 
 class Reader:
@@ -106,7 +112,7 @@ class Reader:
             initialisers[sparse.values.name] = self._dense(sparse)
         nodes = [self.node(n, i, opsets, depth) for i, n in enumerate(proto.node)]
         block = Block(proto.name, tuple(v.name for v in proto.input), tuple(v.name for v in proto.output),
-                      initialisers, nodes, opsets)
+                      initialisers, nodes, opsets, declared=tuple(map(_declared, proto.output)))
         _prepare(block)
         return block
 
@@ -185,6 +191,11 @@ class Reader:
         result = np.zeros(count, values.dtype)
         result[indices] = values
         return result.reshape(shape)
+
+
+def _declared(v: ValueInfoProto) -> tuple[int, tuple[int, ...]]:
+    tensor = v.type.tensor_type
+    return tensor.elem_type, tuple(max(0, d.dim_value) for d in tensor.shape.dim)
 
 
 def _prepare(block: Block) -> None:

@@ -357,7 +357,8 @@ def pad(x: Value, before: Any, after: Any, mode: str, value: Any) -> Any:
         before, after = [max(0, p) for p in before], [max(0, p) for p in after]
     if not any((*before, *after)):
         return x
-    return ops.pad(x, before=tuple(before), after=tuple(after), mode=mode, value=value)
+    return ops.pad(x, x.graph.constant(np.asarray(value).astype(x.dtype.numpy)) if mode == "constant" and value else None,
+                   before=tuple(before), after=tuple(after), mode=mode)
 
 
 @onnx_op("Trilu")
@@ -368,41 +369,12 @@ def _trilu(n: NodeContext) -> Any:
 
 @onnx_op("DepthToSpace")
 def _depth_to_space(n: NodeContext) -> Any:
-    x, b = n.x(0), n.int("blocksize")
-    batch, c, h, w = x.shape
-    if b < 1 or c % (b * b):
-        raise FormatError(f"channels must be divisible by blocksize squared, got {c} and {b}")
-    if n.str("mode", "DCR") == "DCR":
-        y = ops.transpose(ops.reshape(x, shape=(batch, b, b, c // (b * b), h, w)), perm=(0, 3, 4, 1, 5, 2))
-    else:
-        y = ops.transpose(ops.reshape(x, shape=(batch, c // (b * b), b, b, h, w)), perm=(0, 1, 4, 2, 5, 3))
-    return ops.reshape(y, shape=(batch, c // (b * b), h * b, w * b))
+    return ops.depth_to_space(n.x(0), block=n.int("blocksize"), mode=n.str("mode", "DCR"))
 
 
 @onnx_op("SpaceToDepth")
 def _space_to_depth(n: NodeContext) -> Any:
-    x, b = n.x(0), n.int("blocksize")
-    batch, c, h, w = x.shape
-    if b < 1 or h % b or w % b:
-        raise FormatError(f"height and width must be divisible by blocksize, got {h}, {w} and {b}")
-    y = ops.reshape(x, shape=(batch, c, h // b, b, w // b, b))
-    return ops.reshape(ops.transpose(y, perm=(0, 3, 5, 1, 2, 4)), shape=(batch, c * b * b, h // b, w // b))
-
-
-@onnx_op("ReverseSequence")
-def _reverse_sequence(n: NodeContext) -> Any:
-    batch_axis, time_axis = n.int("batch_axis", 1), n.int("time_axis", 0)
-    x, lens = n.x(0), ops.cast(n.x(1), dtype=dtypes.i64)
-    size = int(x.shape[time_axis])
-    shape = [1] * x.rank
-    shape[time_axis] = size
-    places = n.constant(np.arange(size, dtype=np.int64).reshape(shape))
-    shape = [1] * x.rank
-    shape[batch_axis] = int(x.shape[batch_axis])
-    ends = ops.reshape(lens, shape=tuple(shape))
-    flipped = ops.sub(ops.sub(ends, n.constant(np.int64(1))), places)
-    index = ops.where(ops.lt(places, ends), flipped, places)
-    return ops.gather_elements(x, ops.expand(index, shape=x.shape), axis=time_axis)
+    return ops.space_to_depth(n.x(0), block=n.int("blocksize"))
 
 
 @onnx_op("CenterCropPad")

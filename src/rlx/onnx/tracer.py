@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 MAX_CALL_DEPTH = 48
 
 
+class NotStaticError(FormatError):
+    """A body cannot be a graph of its own: it needs a value that only a run knows."""
+
+
 class Scope:
     """Names of one block and what they stand for; looks into the enclosing scope."""
 
@@ -88,6 +92,8 @@ class Tracer:
         self.graph = TraceGraph(core.name)
         self.ports: dict[Key, Value] = {}
         self.known: dict[Key, Any] = {}
+        self._captures: dict[Any, Any] | None = None
+        self._outer_graph: TraceGraph | None = None
         self.scopes: list[Scope] = []
         self.frames: list[Frame] = []
 
@@ -131,7 +137,7 @@ class Tracer:
             The item is no tensor that the IR computes with.
         """
         if isinstance(item, Value):
-            return item
+            return item if item.graph is self.graph else self._captured(item)
         if isinstance(item, np.ndarray):
             if not is_tensor(item):
                 raise FormatError(f"a tensor of {item.dtype} cannot be computed with")
@@ -141,12 +147,58 @@ class Tracer:
                 return self.graph.of_array(self.known[item.key])
             if item.type is None:
                 raise FormatError("a tensor of strings, a map or an exotic element type cannot be computed with")
+            if self._captures is not None:
+                return self._captured(item)
             port = self.ports.get(item.key)
             if port is None:
                 port = self.graph.input(item.name, item.type.shape, item.type.dtype)
                 self.ports[item.key] = port
             return port
         raise FormatError(f"a tensor must be given, got {'none' if item is None else type(item).__name__}")
+
+    def _captured(self, item: Any) -> Value:
+        """The input of the body that is being built for a value of an enclosing graph."""
+        captures = self._captures
+        assert captures is not None
+        if isinstance(item, Value) and item.graph is self._outer_graph and item in item.graph.pure:
+            return transplant(item, self.graph, self.graph.transplanted)
+        key = item if isinstance(item, Value) else item.key
+        captures.setdefault(key, item)
+        inputs = self.graph.capture_inputs
+        if key not in inputs:
+            inputs[key] = self.graph.input(self.graph.unique_name("capture"), item.type.shape, item.type.dtype)
+        return inputs[key]
+
+    def subgraph(self, block: Block, scope: Scope, formal: Mapping[str, TensorType | None], captures: dict[Any, Any],
+                 constants: Mapping[str, Any] | None = None) -> TraceGraph:
+        """A block as a graph of its own, whose inputs are the formal ones and then what it captured.
+
+        Raises
+        ------
+        NotStaticError
+            It needs a value that only a run knows, or gives something that is no tensor.
+        """
+        if self._captures is not None:
+            raise NotStaticError("bodies inside bodies are not supported here")
+        state = (self.graph, self.ports, len(self.scopes), len(self.frames))
+        self._outer_graph, self._captures = self.graph, captures
+        body = TraceGraph(block.name or "body")
+        self.graph = body
+        try:
+            items: dict[str, Any] = dict(constants or {})
+            for name, kind in formal.items():
+                assert kind is not None
+                items[name] = body.input(body.unique_name(name), kind.shape, kind.dtype)
+            for name, item in zip(block.outputs, self.inline(block, scope, items), strict=True):
+                if isinstance(item, (list, type(None))):
+                    raise NotStaticError(f"output {name!r} is no tensor")
+                body.output(name if name not in body.outputs else f"{name}.{len(body.outputs)}", self.value(item))
+            return body
+        finally:
+            self.graph, self.ports = state[:2]
+            del self.scopes[state[2] :]
+            del self.frames[state[3] :]
+            self._captures = self._outer_graph = None
 
     def item(self, result: Any) -> Any:
         """What is kept for a result of an op function: arrays for constants."""
@@ -173,12 +225,14 @@ class Tracer:
         if isinstance(item, Value):
             if item.array is not None:
                 return item.array
-            if item in self.graph.pure:
+            if item in item.graph.pure:
                 return self.graph.evaluate(item, {})
             leaves = self.graph.leaves(item)
             if leaves is None:
                 return None
             keys = {p: k for k, p in self.ports.items()}
+            if item.graph is not self.graph or any(v not in keys for v in leaves):
+                return None
             ordered = sorted(leaves, key=lambda v: (keys[v][0], keys[v][1] or 0))
             arrays = self._guard([keys[v] for v in ordered])
             return self.graph.evaluate(item, dict(zip(ordered, arrays, strict=True)))
@@ -187,7 +241,7 @@ class Tracer:
     def is_constant(self, item: Any) -> bool:
         """Whether the item depends on the file alone."""
         if isinstance(item, Value):
-            return item in self.graph.pure
+            return item in item.graph.pure
         if isinstance(item, Slot):
             return item.key in self.known
         if isinstance(item, list):
@@ -241,6 +295,8 @@ class Tracer:
 
     def cut(self, extra: Sequence[Any] = ()) -> list[Any]:
         """End the segment: what is live becomes slots. Returns the items of `extra` after that."""
+        if self._captures is not None:
+            raise NotStaticError("a value that only a run knows is needed inside a body")
         scope = Scope(None, {str(i): item for i, item in enumerate(extra)})
         self.scopes.append(scope)
         live: dict[Value, Any] = {}
@@ -280,6 +336,8 @@ class Tracer:
 
     def host(self, function: Callable[..., Any], items: Sequence[Any]) -> tuple[Any, ...]:
         """Call a Python function on concrete values; its results are new items."""
+        if self._captures is not None and not all(map(self.is_constant, items)):
+            raise NotStaticError("a host call is needed inside a body")
         ready = [self._on_host(i) for i in items]
         if any(_has_value(i) for i in ready):
             ready = [self._on_host(i) for i in self.cut(ready)]
@@ -352,6 +410,8 @@ class Tracer:
                 if emit is None:
                     raise UnsupportedOpError(f"{node.place}: this op cannot be imported, opset {node.version}")
                 results = emit(NodeContext(self, node, scope))
+        except NotStaticError:
+            raise
         except RlxError as error:
             raise placed(error, node.place) from None
         except (KeyError, IndexError, ValueError, TypeError, ArithmeticError, AttributeError, AssertionError) as error:

@@ -40,6 +40,8 @@ class TraceGraph(Graph):
         self.track_source = False
         self.place = ""
         self.pure: set[Value] = set()
+        self.capture_inputs: dict[Any, Value] = {}
+        self.transplanted: dict[Value, Value] = {}
         self._constants: dict[int, Value] = {}
 
     def of_array(self, array: Array) -> Value:
