@@ -8,6 +8,7 @@ import numpy as np
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto
 
 from rlx.errors import FormatError
+from rlx.onnx.functions import has_definition
 from rlx.onnx.tensors import Array, TensorReader, numpy_type
 
 Opsets = Mapping[str, int]
@@ -32,6 +33,8 @@ class NodeDef:
         Attributes that take their value from the enclosing function's attribute.
     version : int
         Opset version of the node's domain.
+    proto : NodeProto, optional
+        Kept for ops that the standard defines as functions.
     """
 
     op: str
@@ -46,6 +49,7 @@ class NodeDef:
     index: int
     captures: frozenset[str] = frozenset()
     drop: tuple[str, ...] = ()
+    proto: NodeProto | None = None
 
     @property
     def place(self) -> str:
@@ -138,6 +142,8 @@ class Reader:
                 attrs[a.name] = self.attribute(a, opsets, depth)
         node = NodeDef(proto.op_type, domain, proto.overload, label, tuple(proto.input),
                        tuple(proto.output), attrs, refs, opsets.get(domain, 1), index)
+        if has_definition(proto, node.version):
+            node.proto = proto
         captured: set[str] = set()
         for block in node.blocks:
             captured |= block.captures

@@ -29,11 +29,12 @@ class Shared:
     """What all graphs of one file share: functions, weights, options."""
 
     def __init__(self, functions: Mapping[tuple[str, str, str], Block], options: CompileOptions,
-                 threads: int, tensors: "TensorReader") -> None:
+                 threads: int, tensors: "TensorReader", opset: int) -> None:
         self.functions = functions
         self.options = options
         self.threads = threads
         self.tensors = tensors
+        self.opset = opset
         self.store: WeightStore | None = None
         self.lock = threading.RLock()
 

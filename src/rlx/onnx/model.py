@@ -115,7 +115,8 @@ class Model:
         block = reader.graph(proto.graph, opsets)
         check_supported(block, functions)
         self.name = proto.graph.name or name
-        self._shared = Shared(functions, options, threads or options.threads or default_threads(), tensors)
+        self._shared = Shared(functions, options, threads or options.threads or default_threads(), tensors,
+                              opsets[""])
         self._inputs: dict[str, Declared] = {}
         for v in proto.graph.input:
             self._inputs[v.name] = _declared(v.type, v.name in block.initialisers)
@@ -354,7 +355,7 @@ def check_supported(block: Block, functions: Mapping[tuple[str, str, str], Block
             stack += node.blocks
             if (node.domain, node.op, node.overload) in functions:
                 continue
-            if registry.find(node.domain, node.op, node.version) is None:
+            if registry.find(node.domain, node.op, node.version) is None and node.proto is None:
                 bad.append(f"  {node.place}: domain {node.domain or 'ai.onnx'!r}, opset {node.version}")
     if bad:
         raise UnsupportedOpError(f"ONNX: {len(bad)} node(s) cannot be imported:\n" + "\n".join(bad[:200]))

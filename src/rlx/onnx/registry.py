@@ -7,6 +7,9 @@ from typing import Any
 
 Emit = Callable[[Any], Any]
 
+# What an op function returns to leave a case to the standard's own definition of the op.
+USE_DEFINITION: Any = object()
+
 _TABLE: dict[tuple[str, str], list[tuple[int, Emit]]] = {}
 _MODULES = ("ops_math", "ops_nn", "ops_tensor", "ops_quant", "ops_control", "ops_ml", "ops_ms",
             "ops_sequence", "ops_text")

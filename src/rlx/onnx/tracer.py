@@ -20,6 +20,7 @@ from rlx.ir.types import TensorType
 from rlx.onnx import registry
 from rlx.onnx.block import Block, NodeDef
 from rlx.onnx.context import NodeContext
+from rlx.onnx.functions import definition
 from rlx.onnx.steps import Finish, Guard, Host, Key, Segment, Slot, Step, fetch, is_tensor
 from rlx.onnx.tracing import PROBE_ELEMENTS, TraceGraph, transplant
 
@@ -407,9 +408,9 @@ class Tracer:
                 results = self._call(function, node, scope)
             else:
                 emit = registry.find(node.domain, node.op, node.version)
-                if emit is None:
-                    raise UnsupportedOpError(f"{node.place}: this op cannot be imported, opset {node.version}")
-                results = emit(NodeContext(self, node, scope))
+                results = registry.USE_DEFINITION if emit is None else emit(NodeContext(self, node, scope))
+                if results is registry.USE_DEFINITION:
+                    results = self._defined(node, scope)
         except NotStaticError:
             raise
         except RlxError as error:
@@ -424,6 +425,15 @@ class Tracer:
         for name, result in zip(node.outputs, outs, strict=False):
             if name:
                 scope.items[name] = self.item(result)
+
+    def _defined(self, node: NodeDef, scope: Scope) -> tuple[Any, ...]:
+        block = None
+        if node.proto is not None:
+            items = NodeContext(self, node, scope).items()
+            block = definition(node.proto, node.version, items, self.model.opset)
+        if block is None:
+            raise UnsupportedOpError(f"{node.place}: this op cannot be imported, opset {node.version}")
+        return self._call(block, node, scope)
 
     def _call(self, block: Block, node: NodeDef, scope: Scope) -> tuple[Any, ...]:
         if len(self.frames) >= MAX_CALL_DEPTH:
