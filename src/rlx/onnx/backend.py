@@ -19,7 +19,9 @@ class BackendRep:
 
     def run(self, inputs: Any, **kwargs: Any) -> list[Any]:
         """Outputs in order, for inputs by name or by position."""
-        names = list(self.model.signature.inputs)
+        declared = self.model.signature.inputs
+        names = [k for k, t in declared.items() if not t.default]
+        names += [k for k, t in declared.items() if t.default]
         if isinstance(inputs, Mapping):
             given = dict(inputs)
         elif isinstance(inputs, Sequence):

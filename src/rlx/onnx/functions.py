@@ -67,7 +67,7 @@ def definition(proto: NodeProto, version: int, items: list[Any], opset: int) -> 
         raw = found
         found = FunctionProto()
         found.ParseFromString(raw)
-    if not found.opset_import:
+    if all(o.domain not in ("", "ai.onnx") for o in found.opset_import):
         found.opset_import.extend([helper.make_opsetid("", opset)])
     for name, attribute in schema.attributes.items():
         known_default = attribute.default_value

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, TypeProto
+from onnx import ModelProto, TypeProto, defs
 
 from rlx import dtypes
 from rlx._kernels import _interp
@@ -109,6 +109,7 @@ class Model:
     def __init__(self, proto: ModelProto, tensors: TensorReader, options: CompileOptions, threads: int | None,
                  name: str) -> None:
         opsets = {domain_of(o.domain): o.version for o in proto.opset_import}
+        standard = opsets.get("", defs.onnx_opset_version())
         opsets.setdefault("", 1)
         reader = Reader(tensors)
         functions = {(domain_of(f.domain), f.name, f.overload): reader.function(f) for f in proto.functions}
@@ -116,7 +117,7 @@ class Model:
         check_supported(block, functions)
         self.name = proto.graph.name or name
         self._shared = Shared(functions, options, threads or options.threads or default_threads(), tensors,
-                              opsets[""])
+                              standard)
         self._inputs: dict[str, Declared] = {}
         for v in proto.graph.input:
             self._inputs[v.name] = _declared(v.type, v.name in block.initialisers)

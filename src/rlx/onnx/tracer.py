@@ -444,11 +444,8 @@ class Tracer:
         self.frames.append(Frame(attributes))
         inner = Scope(None, items)
         self.walk(block, inner)
-        self.scopes.append(inner)
-        found = self.results(block, inner)
-        self.scopes.pop()
         self.frames.pop()
-        return tuple(found)
+        return tuple(inner.items.get(name) for name in block.outputs)
 
     # -- the end -----------------------------------------------------------------------
 
