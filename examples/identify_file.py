@@ -53,7 +53,8 @@ def main() -> int:
         scores = model.run(given)[0][0]
         spent = time.perf_counter() - start
         best = np.argsort(-scores)[:3]
-        print(f"{path.name:24}", *(f"{labels[i]:>12} {scores[i]:7.2%}" for i in best), f"   {spent * 1e3:.2f} ms")
+        likely = "".join(f"{labels[i]:>12} {scores[i]:7.2%}" for i in best)
+        print(f"{path.name[:24]:24}{likely}   {spent * 1e3:.1f} ms")
     return 0
 
 
