@@ -275,6 +275,13 @@ class ConvShape:
         return self.batch * math.prod(self.out)
 
     @property
+    def pointwise(self) -> bool:
+        """Whether each output pixel depends on the input pixel at its place alone."""
+        ones = (1, 1, 1)
+        plain = self.kernel == ones and self.strides == ones and self.pads == (0, 0, 0)
+        return plain and self.in_ == self.out
+
+    @property
     def depth(self) -> int:
         """Terms of one output element: taps times channels of a group."""
         return math.prod(self.kernel) * self.c
@@ -383,8 +390,7 @@ def plan_conv(
         As in `plan_matmul`.
     """
     size = ITEM_SIZE[dtype]
-    pointwise = s.in_ == s.out and s.kernel == (1, 1, 1) and s.strides == (1, 1, 1)
-    if pointwise and s.groups == 1 and s.pads == (0, 0, 0):
+    if s.pointwise and s.groups == 1:
         return plan_matmul(
             s.rows, s.oc, s.c, dtype=dtype, lda=ldi or s.c, ldo=ldo or s.oc, clamp=clamp,
             steps=steps, out_size=out_size, level=level,

@@ -132,7 +132,8 @@ def plan_matmul(
     items = math.prod(dim[0] for dim in batch)
     mc, nc, cost = _blocks(m, n, k, items, isa, mr, nr)
     depth = -(-k // kg) * kg
-    work = -(-(mr * (-(-nc // nr) * nr) * 4 + mr * depth * _TERM_BYTES[isa]) // 64) * 64
+    work = (mr + 3) * (-(-nc // nr) * nr) * 4 + mr * depth * _TERM_BYTES[isa] + 64
+    work = -(-work // 64) * 64
     attrs: dict[str, AttrValue] = {
         "M": m,
         "N": n,
@@ -164,12 +165,19 @@ def plan_conv(
     steps: Sequence[Step] = (),
     level: str | None = None,
 ) -> Plan:
-    """Plan `conv.int8@nhwc`; arguments as in `plan_matmul`, a_zero a scalar."""
+    """Plan `conv.int8@nhwc`; arguments as in `plan_matmul`, a_zero a scalar.
+
+    A 1x1 convolution without stride and padding comes back as a matmul.
+    """
+    if s.pointwise and s.groups == 1:
+        return plan_matmul(
+            s.rows, s.oc, s.c, quant, lda=ldi or s.c, ldo=ldo or s.oc, steps=steps, level=level
+        )
     isa = gemm.level_of("conv.int8@nhwc", level)
     mr, nr, kg = panel(level)
     mc, nc, cost = _blocks(s.rows, s.oc, s.depth, s.groups, isa, mr, nr)
     depth = -(-s.depth // kg) * kg
-    work = mr * (-(-nc // nr) * nr) * 4 + mr * depth * _TERM_BYTES[isa] + s.depth
+    work = (mr + 3) * (-(-nc // nr) * nr) * 4 + mr * depth * _TERM_BYTES[isa] + s.depth + 64
     work = -(-work // 64) * 64
     attrs = gemm.conv_geometry(s, ldi, ldo) | {
         "mc": mc,

@@ -57,7 +57,8 @@ typedef struct rlx_int8_tile {
 /* c = A B for one tile. */
 void rlx_int8_rows(const rlx_int8_tile *t);
 
-/* A row of A to terms, padded to the group: returns sum (a - za) if wanted. */
+/* A row of A to terms, padded to the group: returns sum (a - za) if wanted. src may
+ * be dst when terms are bytes; 64 bytes behind the row are overwritten. */
 int32_t rlx_int8_row(rlx_int8_term *dst, const uint8_t *src, int64_t k, int64_t is_signed,
                      int32_t zero, int want_sum);
 
@@ -69,12 +70,28 @@ static inline int32_t rlx_int8_zero(const char *p, int64_t n, int64_t i, int64_t
     return is_signed ? (int8_t)v : v;
 }
 
+/* What a task adds and multiplies per column: whole panels in workspace. */
+typedef struct rlx_int8_columns {
+    int32_t *base;  /* bias - za' sum bs */
+    int32_t *zero;  /* zb' */
+    float *scale;
+    const int32_t *sums;
+} rlx_int8_columns;
+
+static inline rlx_int8_columns rlx_int8_columns_at(int32_t *work, int64_t ldc) {
+    rlx_int8_columns c = {work, work + ldc, (float *)(work + 2 * ldc), NULL};
+    return c;
+}
+
+void rlx_int8_prepare(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_post *p,
+                      rlx_int8_columns *to, int64_t col, int64_t n, const int32_t *col_sums);
+
 /* Zero points, bias, scale, rounding and the epilogue of one tile.
- * row: of the tile over (batch, M); a_row: index into A's zero points; sums:
- * sum (a - za) of each row; column sums of B follow its last panel. */
-int rlx_int8_finish(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_post *p, int32_t *c,
-                    int64_t ldc, int64_t rows, int64_t n, const int32_t *col_sums,
-                    const int32_t *row_sums, int64_t row, int64_t a_row, int64_t col,
+ * row: of the tile over (batch, M); a_row: index into A's zero points; row_sums:
+ * sum (a - za) of each row. */
+int rlx_int8_finish(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_post *p,
+                    const rlx_int8_columns *at, const int32_t *c, int64_t ldc, int64_t rows,
+                    int64_t n, const int32_t *row_sums, int64_t row, int64_t a_row, int64_t col,
                     int64_t offset, int64_t ldo, const int64_t *steps, int64_t n_steps);
 
 #endif

@@ -6,7 +6,7 @@
  *   weights: pack_b.int8 with trans of [groups * OC, k_d, k_h, k_w, C], one group after another
  *   attrs: geometry as in conv_f32.c, then mc nc work_stride and the attributes of matmul.int8.
  *     b_zero_n and scale_n: 0, 1 or groups * OC. A tap in padding has the value a_zero.
- *   workspace per thread: int32 [MR][nc rounded to panels], MR rows of K terms, K bytes.
+ *   workspace per thread: as in gemm_int8.c, then K bytes.
  *   extent: groups * ceil(OC / nc) * ceil(batch * out_d * out_h * out_w / mc)
  *
  * Design: the rows of a tile are gathered once for all output channels, kernel
@@ -27,14 +27,45 @@ typedef struct conv {
     int64_t k;
 } conv;
 
-/* The K bytes under output pixel i; `fill` where padding is. */
-static void gather(const conv *p, const uint8_t *in, uint8_t *dst, int64_t i, uint8_t fill) {
-    int64_t w = i % p->out[2] * p->stride[2] - p->pad[2];
-    i /= p->out[2];
-    int64_t h = i % p->out[1] * p->stride[1] - p->pad[1];
-    i /= p->out[1];
-    int64_t d = i % p->out[0] * p->stride[0] - p->pad[0], image = i / p->out[0];
-    int64_t line = p->kernel[2] * p->c;
+/* Copy n bytes; dst has room for a vector beyond them. */
+RLX_ALWAYS_INLINE void copy(uint8_t *dst, const uint8_t *src, int64_t n) {
+#ifdef __AVX512BW__
+    for (; n > 0; n -= 64, dst += 64, src += 64) {
+        __mmask64 m = n >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1;
+        _mm512_storeu_si512(dst, _mm512_maskz_loadu_epi8(m, src));
+    }
+#else
+    memcpy(dst, src, (size_t)n);
+#endif
+}
+
+typedef struct pixel {
+    int64_t w, h, d, image; /* output coordinates */
+} pixel;
+
+static pixel pixel_of(const conv *p, int64_t i) {
+    pixel x;
+    x.w = i % p->out[2], i /= p->out[2];
+    x.h = i % p->out[1], i /= p->out[1];
+    x.d = i % p->out[0], x.image = i / p->out[0];
+    return x;
+}
+
+static void next(const conv *p, pixel *x) {
+    if (++x->w == p->out[2]) {
+        x->w = 0;
+        if (++x->h == p->out[1]) {
+            x->h = 0;
+            if (++x->d == p->out[0])
+                x->d = 0, x->image++;
+        }
+    }
+}
+
+/* The K bytes under an output pixel; `fill` where padding is. */
+static void gather(const conv *p, const uint8_t *in, uint8_t *dst, const pixel *x, uint8_t fill) {
+    int64_t w = x->w * p->stride[2] - p->pad[2], h = x->h * p->stride[1] - p->pad[1];
+    int64_t d = x->d * p->stride[0] - p->pad[0], line = p->kernel[2] * p->c;
     for (int64_t kd = 0; kd < p->kernel[0]; kd++)
         for (int64_t kh = 0; kh < p->kernel[1]; kh++, dst += line) {
             int64_t id = d + kd * p->dilation[0], ih = h + kh * p->dilation[1];
@@ -42,15 +73,16 @@ static void gather(const conv *p, const uint8_t *in, uint8_t *dst, int64_t i, ui
                 memset(dst, fill, (size_t)line);
                 continue;
             }
-            const uint8_t *src = in + (((image * p->in[0] + id) * p->in[1] + ih) * p->in[2] + w) * p->ldi;
+            const uint8_t *src =
+                in + (((x->image * p->in[0] + id) * p->in[1] + ih) * p->in[2] + w) * p->ldi;
             int64_t reach = w + (p->kernel[2] - 1) * p->dilation[2];
             if (w >= 0 && reach < p->in[2] && p->ldi == p->c && p->dilation[2] == 1) {
-                memcpy(dst, src, (size_t)line);
+                copy(dst, src, line);
                 continue;
             }
             for (int64_t kw = 0; kw < p->kernel[2]; kw++) {
                 if ((uint64_t)(w + kw * p->dilation[2]) < (uint64_t)p->in[2])
-                    memcpy(dst + kw * p->c, src + kw * p->dilation[2] * p->ldi, (size_t)p->c);
+                    copy(dst + kw * p->c, src + kw * p->dilation[2] * p->ldi, p->c);
                 else
                     memset(dst + kw * p->c, fill, (size_t)p->c);
             }
@@ -68,7 +100,8 @@ static int conv_run(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t 
     int64_t m_blocks = (pixels + p.mc - 1) / p.mc, n_blocks = (p.oc + p.nc - 1) / p.nc;
     int64_t ldc = (p.nc + W - 1) / W * W;
     int32_t *c = (int32_t *)(RLX_PTR(t, f, 4) + f->tid * p.work_stride);
-    rlx_int8_term *a_tile = (rlx_int8_term *)(c + RLX_GEMM_MR * ldc);
+    rlx_int8_columns columns = rlx_int8_columns_at(c + RLX_GEMM_MR * ldc, ldc);
+    rlx_int8_term *a_tile = (rlx_int8_term *)(columns.scale + ldc);
     uint8_t *raw = (uint8_t *)(a_tile + RLX_GEMM_MR * depth);
     int32_t za = rlx_int8_zero(RLX_OPT(t, f, 5), p.post.a_zero_n, 0, p.post.a_signed);
     int want_sum = p.post.b_zero_n > 0 || !p.post.b_signed;
@@ -81,17 +114,22 @@ static int conv_run(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t 
         const int8_t *b = (const int8_t *)RLX_PTR(t, f, 1) + g * rlx_int8_group_bytes(p.k, p.oc);
         const int32_t *sums = (const int32_t *)(b + (p.oc + W - 1) / W * W * depth) + n0;
         rlx_int8_tile tile = {0, depth, a_tile, depth, b + n0 * depth, (cols + W - 1) / W, c, ldc};
+        rlx_int8_prepare(t, f, &p.post, &columns, column, cols, sums);
+        pixel x = pixel_of(&p, m0);
         for (int64_t i = m0; i < m1; i += tile.rows) {
             tile.rows = rlx_tile_rows(m1 - m0, RLX_GEMM_MR, i - m0);
             int32_t row_sums[RLX_GEMM_MR];
             for (int64_t r = 0; r < tile.rows; r++) {
-                gather(&p, in, raw, i + r, (uint8_t)za);
+                if (RLX_INT8_VNNI) /* terms are bytes: converted where they are */
+                    raw = (uint8_t *)(a_tile + r * depth);
+                gather(&p, in, raw, &x, (uint8_t)za);
+                next(&p, &x);
                 row_sums[r] = rlx_int8_row(a_tile + r * depth, raw, p.k, p.post.a_signed, za,
                                            want_sum);
             }
             rlx_int8_rows(&tile);
-            int status = rlx_int8_finish(t, f, &p.post, c, ldc, tile.rows, cols, sums, row_sums, i,
-                                         0, column, i * p.ldo + column, p.ldo, steps, n_steps);
+            int status = rlx_int8_finish(t, f, &p.post, &columns, c, ldc, tile.rows, cols, row_sums,
+                                         i, 0, column, i * p.ldo + column, p.ldo, steps, n_steps);
             if (status)
                 return status;
         }

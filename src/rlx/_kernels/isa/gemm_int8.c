@@ -14,68 +14,69 @@
  *               2, 3: u8, i8 = clamp(round_half_even(float(product + bias) * scale) + out_zero)
  *                     to [q_lo, q_hi] (relu: q_lo = out_zero)
  *     batch: (size, stride a, b in bytes of packed groups, out) per outer dimension; steps.
- *   workspace per thread: int32 [MR][nc rounded to panels], then MR rows of K terms.
+ *   workspace per thread: 32-bit [MR + 3][nc rounded to panels], then MR rows of K terms and
+ *   64 bytes.
  *   extent: batch * ceil(N / nc) * ceil(M / mc)
  *
  * Design: int8.h says how the products are formed at each level. K is not cut:
  * integer sums do not round, and a tile of A is a quarter of a float one. The
- * accumulators go to a block in the first cache, where zero points, bias and
- * scale are applied in loops that the compiler vectorises.
+ * accumulators go to a block in the first cache; zero points, bias and scale
+ * are first brought to one value a column, so that a row is finished by one
+ * addition, one multiplication and the rounding.
  */
 #include "int8.h"
 
 #define W RLX_W32
 #include "template.h"
 
-/* acc += products of the KG terms at a with the KG x W bytes at b. */
+typedef rlx_vi32 V;
+typedef int32_t int_u __attribute__((aligned(1), may_alias));
+
+/* DOT: acc += products of the KG terms at a with the KG x W bytes at b. */
 #if defined(__AVX512VNNI__)
-typedef __m512i vec;
-#define LOAD_B(p) _mm512_loadu_si512(p)
-#define LOAD_A(p) _mm512_set1_epi32(*(const int_u *)(p))
-#define DOT(acc, a, b) _mm512_dpbusd_epi32(acc, a, b)
+#define LOAD_B(p) ((V)_mm512_loadu_si512(p))
+#define DOT(acc, a, b) ((V)_mm512_dpbusd_epi32((__m512i)(acc), (__m512i)(a), (__m512i)(b)))
 #elif defined(__AVX2__)
-typedef __m256i vec;
-#define LOAD_B(p) _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(p)))
-#define LOAD_A(p) _mm256_set1_epi32(*(const int_u *)(p))
-#define DOT(acc, a, b) _mm256_add_epi32(acc, _mm256_madd_epi16(a, b))
+#define LOAD_B(p) ((V)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(p))))
+#define DOT(acc, a, b) ((acc) + (V)_mm256_madd_epi16((__m256i)(a), (__m256i)(b)))
 #elif defined(__SSE2__)
-typedef __m128i vec;
-static inline __m128i widen(const int8_t *p) {
+RLX_ALWAYS_INLINE V widen(const int8_t *p) {
     __m128i v = _mm_loadl_epi64((const __m128i *)p);
-    return _mm_srai_epi16(_mm_unpacklo_epi8(v, v), 8);
+    return (V)_mm_srai_epi16(_mm_unpacklo_epi8(v, v), 8);
 }
 #define LOAD_B(p) widen(p)
-#define LOAD_A(p) _mm_set1_epi32(*(const int_u *)(p))
-#define DOT(acc, a, b) _mm_add_epi32(acc, _mm_madd_epi16(a, b))
+#define DOT(acc, a, b) ((acc) + (V)_mm_madd_epi16((__m128i)(a), (__m128i)(b)))
 #else
-typedef rlx_vi32 vec;
-typedef struct pair { int16_t x[2]; } pair;
-typedef struct pairs { int8_t x[RLX_W32][2]; } pairs;
-static inline vec dot(vec acc, pair a, pairs b) {
+typedef int16_t words __attribute__((vector_size(RLX_VBYTES)));
+RLX_ALWAYS_INLINE V widen(const int8_t *p) {
+    words v;
+    for (int i = 0; i < 2 * W; i++)
+        v[i] = p[i];
+    return (V)v;
+}
+RLX_ALWAYS_INLINE V dot(V acc, V a, V b) {
     for (int i = 0; i < W; i++)
-        acc[i] += a.x[0] * b.x[i][0] + a.x[1] * b.x[i][1];
+        acc[i] += ((words)a)[2 * i] * ((words)b)[2 * i] + ((words)a)[2 * i + 1] * ((words)b)[2 * i + 1];
     return acc;
 }
-#define LOAD_B(p) (*(const pairs *)(p))
-#define LOAD_A(p) (*(const pair *)(p))
+#define LOAD_B(p) widen(p)
 #define DOT(acc, a, b) dot(acc, a, b)
 #endif
-typedef int32_t int_u __attribute__((aligned(1), may_alias));
 
 RLX_ALWAYS_INLINE void micro(const int MR, const int NP, const rlx_int8_tile *t, const int8_t *b,
                              int32_t *c) {
     int64_t lda = t->lda, bp = t->depth * W;
     const rlx_int8_term *a0 = t->a, *a3 = a0 + 3 * lda, *a6 = a3 + 3 * lda, *a9 = a6 + 3 * lda,
                         *a12 = a9 + 3 * lda;
-    vec acc[RLX_GEMM_MR][8];
+    V acc[RLX_GEMM_MR][8];
     UNROLL for (int i = 0; i < MR; i++)
-        UNROLL for (int j = 0; j < NP; j++) acc[i][j] = (vec){0};
+        UNROLL for (int j = 0; j < NP; j++) acc[i][j] = (V){0};
     for (int64_t k = t->depth; k > 0; k -= RLX_KG) {
-        __typeof__(LOAD_B(b)) bv[8];
+        V bv[8];
         UNROLL for (int j = 0; j < NP; j++) bv[j] = LOAD_B(b + j * bp);
         UNROLL for (int i = 0; i < MR; i++) {
             const rlx_int8_term *p = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12;
-            __typeof__(LOAD_A(p)) x = LOAD_A(p + i % 3 * lda);
+            V x = *(const int_u *)(p + i % 3 * lda) - (V){0};
             UNROLL for (int j = 0; j < NP; j++) acc[i][j] = DOT(acc[i][j], x, bv[j]);
         }
         a0 += RLX_KG, a3 += RLX_KG, a6 += RLX_KG, a9 += RLX_KG, a12 += RLX_KG;
@@ -84,7 +85,7 @@ RLX_ALWAYS_INLINE void micro(const int MR, const int NP, const rlx_int8_tile *t,
     }
     UNROLL for (int i = 0; i < MR; i++)
         UNROLL for (int j = 0; j < NP; j++)
-            *(rlx_vi32u *)(c + i * t->ldc + j * W) = (rlx_vi32)acc[i][j];
+            *(rlx_vi32u *)(c + i * t->ldc + j * W) = acc[i][j];
 }
 
 #define MICRO(MR, NP)                                                              \
@@ -111,101 +112,129 @@ void rlx_int8_rows(const rlx_int8_tile *t) {
 int32_t rlx_int8_row(rlx_int8_term *dst, const uint8_t *src, int64_t k, int64_t is_signed,
                      int32_t zero, int want_sum) {
     int32_t sum = 0;
-    if (RLX_INT8_VNNI) {
-        uint8_t flip = is_signed ? 0x80 : 0;
-        for (int64_t i = 0; i < k; i++)
-            dst[i] = (rlx_int8_term)(src[i] ^ flip);
-        if (want_sum) {
-            for (int64_t i = 0; i < k; i++)
-                sum += dst[i];
-            sum -= (int32_t)k * (zero + (is_signed ? 128 : 0));
-        }
-    } else {
-        if (is_signed)
-            for (int64_t i = 0; i < k; i++)
-                dst[i] = (rlx_int8_term)((int8_t)src[i] - zero);
-        else
-            for (int64_t i = 0; i < k; i++)
-                dst[i] = (rlx_int8_term)(src[i] - zero);
-        for (int64_t i = 0; want_sum && i < k; i++)
-            sum += dst[i];
+#ifdef __AVX512VNNI__ /* terms beyond k meet zeros of B */
+    if ((const uint8_t *)dst == src && !is_signed && !want_sum)
+        return 0;
+    __m512i flip = _mm512_set1_epi8(is_signed ? (char)0x80 : 0), total = _mm512_setzero_si512();
+    for (int64_t i = 0; i < k; i += 64) {
+        __mmask64 m = k - i >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (k - i)) - 1;
+        __m512i v = _mm512_xor_si512(_mm512_maskz_loadu_epi8(m, src + i), flip);
+        v = _mm512_maskz_mov_epi8(m, v);
+        total = _mm512_dpbusd_epi32(total, v, _mm512_set1_epi8(1));
+        _mm512_storeu_si512(dst + i, v);
     }
-    for (int64_t i = k; i % RLX_KG; i++)
+    sum = _mm512_reduce_add_epi32(total);
+    sum -= (int32_t)k * (zero + (is_signed ? 128 : 0));
+#else
+    int64_t i = 0;
+#ifdef __AVX2__
+    __m256i z = _mm256_set1_epi16((int16_t)zero), total = _mm256_setzero_si256();
+    for (; i + 16 <= k; i += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(src + i));
+        __m256i v = is_signed ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes);
+        v = _mm256_sub_epi16(v, z);
+        total = _mm256_add_epi32(total, _mm256_madd_epi16(v, _mm256_set1_epi16(1)));
+        _mm256_storeu_si256((__m256i *)(dst + i), v);
+    }
+    for (int j = 0; j < 8; j++)
+        sum += ((rlx_vi32)total)[j];
+#endif
+    for (; i < k; i++) {
+        dst[i] = (rlx_int8_term)((is_signed ? (int8_t)src[i] : src[i]) - zero);
+        sum += dst[i];
+    }
+    for (; i % RLX_KG; i++)
         dst[i] = 0;
+#endif
     return sum;
 }
 
-static int32_t wrap_add(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
 static int32_t wrap_mul(int32_t a, int32_t b) { return (int32_t)((uint32_t)a * (uint32_t)b); }
 
-/* Zero points and bias of one row, in place. */
-static void correct(const rlx_int8_post *p, int32_t *c, int64_t n, const int32_t *col_sums,
-                    int32_t row_sum, int32_t za, const char *b_zero, int64_t col,
-                    const int32_t *bias) {
-    int32_t shift = RLX_INT8_VNNI ? za + (p->a_signed ? 128 : 0) : 0;
-    if (shift)
-        for (int64_t j = 0; j < n; j++)
-            c[j] = wrap_add(c[j], wrap_mul(-shift, col_sums[j]));
-    int32_t half = p->b_signed ? 0 : 128;
-    if (p->b_zero_n > 1) {
-        for (int64_t j = 0; j < n; j++)
-            c[j] = wrap_add(c[j], wrap_mul(half - rlx_int8_zero(b_zero, 2, col + j, p->b_signed),
-                                           row_sum));
-    } else {
-        int32_t zb = rlx_int8_zero(b_zero, p->b_zero_n, 0, p->b_signed) - half;
-        if (zb)
-            for (int64_t j = 0; j < n; j++)
-                c[j] = wrap_add(c[j], wrap_mul(-zb, row_sum));
-    }
-    if (bias)
-        for (int64_t j = 0; j < n; j++)
-            c[j] = wrap_add(c[j], bias[j]);
-}
-
-/* Half to even by adding 1.5 * 2^23: the clamped value is at most 511 in magnitude. */
-static void requantise(uint8_t *out, const int32_t *c, int64_t n, const float *scale,
-                       int64_t per_column, int32_t zero, int64_t q_lo, int64_t q_hi) {
-    float lo = (float)(q_lo - zero), hi = (float)(q_hi - zero);
-    const float magic = 12582912.0f;
-    for (int64_t j = 0; j < n; j++) {
-        float v = (float)c[j] * scale[per_column ? j : 0];
-        v = v > lo ? v : lo;
-        v = v < hi ? v : hi;
-        out[j] = (uint8_t)((int32_t)((v + magic) - magic) + zero);
-    }
-}
-
-int rlx_int8_finish(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_post *p, int32_t *c,
-                    int64_t ldc, int64_t rows, int64_t n, const int32_t *col_sums,
-                    const int32_t *row_sums, int64_t row, int64_t a_row, int64_t col,
-                    int64_t offset, int64_t ldo, const int64_t *steps, int64_t n_steps) {
-    const char *a_zero = RLX_OPT(t, f, 5), *b_zero = RLX_OPT(t, f, 6);
+void rlx_int8_prepare(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_post *p,
+                      rlx_int8_columns *to, int64_t col, int64_t n, const int32_t *col_sums) {
+    const char *b_zero = RLX_OPT(t, f, 6);
     const int32_t *bias = (const int32_t *)RLX_OPT(t, f, 3);
     const float *scale = (const float *)RLX_OPT(t, f, 7);
-    int64_t per_column = p->scale_n > 1;
-    scale = scale && per_column ? scale + col : scale;
+    int32_t half = p->b_signed ? 0 : 128, shift = 0;
+    if (RLX_INT8_VNNI && p->a_zero_n < 2)
+        shift = rlx_int8_zero(RLX_OPT(t, f, 5), p->a_zero_n, 0, p->a_signed) +
+                (p->a_signed ? 128 : 0);
+    to->sums = col_sums;
+    for (int64_t j = 0; j < n; j++) {
+        to->base[j] = (int32_t)((bias ? (uint32_t)bias[col + j] : 0) -
+                                (uint32_t)wrap_mul(shift, col_sums[j]));
+        to->zero[j] = rlx_int8_zero(b_zero, p->b_zero_n, col + j, p->b_signed) - half;
+        to->scale[j] = scale ? scale[p->scale_n > 1 ? col + j : 0] : 1.0f;
+    }
+    for (int64_t j = n; j % W; j++)
+        to->base[j] = 0, to->zero[j] = 0, to->scale[j] = 0;
+}
+
+typedef rlx_v32 VF;
+typedef uint8_t bytes __attribute__((vector_size(W)));
+
+/* One row of accumulators to the output. The sums wrap: vectors of unsigned. */
+RLX_ALWAYS_INLINE void finish_row(const int kind, const int offsets, char *out, const int32_t *c,
+                                  int64_t n, const rlx_int8_columns *at, int32_t row_sum,
+                                  int32_t shift, VF lo, VF hi, V zero) {
+    typedef uint32_t vu __attribute__((vector_size(RLX_VBYTES)));
+    for (int64_t j = 0; j < n; j += W) {
+        int64_t part = n - j < W ? n - j : W;
+        vu u = (vu)*(const rlx_vi32u *)(c + j) + (vu)*(const rlx_vi32u *)(at->base + j);
+        if (offsets) {
+            u -= (vu)*(const rlx_vi32u *)(at->zero + j) * (uint32_t)row_sum;
+            if (shift)
+                u -= (vu)*(const rlx_vi32u *)(at->sums + j) * (uint32_t)shift;
+        }
+        if (kind == 0) {
+            rlx_store_part_f32((float *)out + j, (VF)u, part);
+            continue;
+        }
+        VF v = __builtin_convertvector((V)u, VF) * *(const rlx_v32u *)(at->scale + j);
+        if (kind == 1) {
+            rlx_store_part_f32((float *)out + j, v, part);
+            continue;
+        }
+        /* Half to even by adding 1.5 * 2^23: clamped, it is at most 511 in magnitude. */
+        v = rlx_clamp_f32(v, lo, hi) + 12582912.0f;
+        u = (vu)__builtin_convertvector(v - 12582912.0f, V) + (vu)zero;
+#ifdef __AVX512F__
+        _mm512_mask_cvtepi32_storeu_epi8(out + j, (__mmask16)((1u << part) - 1), (__m512i)u);
+#else
+        bytes q = __builtin_convertvector(u, bytes);
+        if (part == W)
+            memcpy(out + j, &q, W);
+        else
+            memcpy(out + j, &q, (size_t)part);
+#endif
+    }
+}
+
+int rlx_int8_finish(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_post *p,
+                    const rlx_int8_columns *at, const int32_t *c, int64_t ldc, int64_t rows,
+                    int64_t n, const int32_t *row_sums, int64_t row, int64_t a_row, int64_t col,
+                    int64_t offset, int64_t ldo, const int64_t *steps, int64_t n_steps) {
     int64_t size = p->out_kind < 2 ? 4 : 1;
     char *out = RLX_PTR(t, f, 2) + offset * size;
     int32_t zero = RLX_PRESENT(t, 8) ? rlx_int8_zero(RLX_PTR(t, f, 8), 1, 0, p->out_kind == 3) : 0;
+    VF lo = (float)(p->q_lo - zero) - (VF){0}, hi = (float)(p->q_hi - zero) - (VF){0};
+    V zeros = zero - (V){0};
+    int per_row = RLX_INT8_VNNI && p->a_zero_n > 1;
+    int offsets = per_row || p->b_zero_n > 0 || !p->b_signed;
     for (int64_t i = 0; i < rows; i++, c += ldc) {
-        int32_t za = rlx_int8_zero(a_zero, p->a_zero_n, a_row + i, p->a_signed);
-        correct(p, c, n, col_sums, row_sums[i], za, b_zero, col, bias ? bias + col : NULL);
         char *to = out + i * ldo * size;
-        if (p->out_kind == 0) {
-            memcpy(to, c, (size_t)n * 4);
-        } else if (p->out_kind == 1) {
-            float *y = (float *)to;
-            if (per_column)
-                for (int64_t j = 0; j < n; j++)
-                    y[j] = (float)c[j] * scale[j];
-            else
-                for (int64_t j = 0; j < n; j++)
-                    y[j] = (float)c[j] * scale[0];
-        } else if (per_column) {
-            requantise((uint8_t *)to, c, n, scale, 1, zero, p->q_lo, p->q_hi);
-        } else {
-            requantise((uint8_t *)to, c, n, scale, 0, zero, p->q_lo, p->q_hi);
-        }
+        int32_t shift = per_row ? rlx_int8_zero(RLX_PTR(t, f, 5), 2, a_row + i, p->a_signed) +
+                                      (p->a_signed ? 128 : 0)
+                                : 0;
+        if (p->out_kind == 0)
+            finish_row(0, offsets, to, c, n, at, row_sums[i], shift, lo, hi, zeros);
+        else if (p->out_kind == 1)
+            finish_row(1, offsets, to, c, n, at, row_sums[i], shift, lo, hi, zeros);
+        else if (offsets)
+            finish_row(2, 1, to, c, n, at, row_sums[i], shift, lo, hi, zeros);
+        else
+            finish_row(2, 0, to, c, n, at, row_sums[i], shift, lo, hi, zeros);
     }
     if (n_steps) {
         rlx_epi_tile tile = {out, out, ldo, ldo, size, size, rows, n, row, col, offset};
@@ -253,9 +282,12 @@ static int matmul(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi
     int64_t m_blocks = (m + mc - 1) / mc, n_blocks = (n + nc - 1) / nc;
     int64_t ldc = (nc + W - 1) / W * W;
     int32_t *c = (int32_t *)(RLX_PTR(t, f, 4) + f->tid * work_stride);
-    rlx_int8_term *a_tile = (rlx_int8_term *)(c + RLX_GEMM_MR * ldc);
+    rlx_int8_columns columns = rlx_int8_columns_at(c + RLX_GEMM_MR * ldc, ldc);
+    rlx_int8_term *a_tile = (rlx_int8_term *)(columns.scale + ldc);
     const char *a_zero = RLX_OPT(t, f, 5);
     int want_sum = post.b_zero_n > 0 || !post.b_signed;
+    /* Whole groups of unsigned bytes are terms as they lie. */
+    int in_place = RLX_INT8_VNNI && !post.a_signed && !want_sum && k % RLX_KG == 0;
     for (int64_t task = lo; task < hi; task++) {
         int64_t m0 = task % m_blocks * mc, rest = task / m_blocks;
         int64_t n0 = rest % n_blocks * nc, item = rest / n_blocks;
@@ -271,16 +303,22 @@ static int matmul(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi
         const int8_t *b = (const int8_t *)RLX_PTR(t, f, 1) + at_b;
         const int32_t *sums = (const int32_t *)(b + (n + W - 1) / W * W * depth) + n0;
         rlx_int8_tile tile = {0, depth, a_tile, depth, b + n0 * depth, (cols + W - 1) / W, c, ldc};
+        rlx_int8_prepare(t, f, &post, &columns, n0, cols, sums);
         for (int64_t i = m0; i < m1; i += tile.rows) {
             tile.rows = rlx_tile_rows(m1 - m0, RLX_GEMM_MR, i - m0);
-            int32_t row_sums[RLX_GEMM_MR];
-            for (int64_t r = 0; r < tile.rows; r++) {
-                const uint8_t *src = (const uint8_t *)RLX_PTR(t, f, 0) + at_a + (i + r) * lda;
+            int32_t row_sums[RLX_GEMM_MR] = {0};
+            const uint8_t *a = (const uint8_t *)RLX_PTR(t, f, 0) + at_a + i * lda;
+            if (in_place) {
+                tile.a = (const rlx_int8_term *)a;
+                tile.lda = lda;
+            }
+            for (int64_t r = 0; r < tile.rows && !in_place; r++) {
+                const uint8_t *src = a + r * lda;
                 int32_t za = rlx_int8_zero(a_zero, post.a_zero_n, i + r, post.a_signed);
                 row_sums[r] = rlx_int8_row(a_tile + r * depth, src, k, post.a_signed, za, want_sum);
             }
             rlx_int8_rows(&tile);
-            int status = rlx_int8_finish(t, f, &post, c, ldc, tile.rows, cols, sums, row_sums,
+            int status = rlx_int8_finish(t, f, &post, &columns, c, ldc, tile.rows, cols, row_sums,
                                          item * m + i, i, n0, at_out + i * ldo + n0, ldo, steps,
                                          n_steps);
             if (status)
