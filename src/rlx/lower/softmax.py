@@ -14,7 +14,7 @@ def lower_softmax(ctx: Context, node: Node) -> None:
     assert x is not None
     outer, n, inner = split_axis(shape_of(x), node.attrs["axis"])
     ctx.call(f"{node.op.name}.{x.dtype}", [ctx.read(x), ctx.write(out)], {"outer": outer, "n": n, "inner": inner},
-             extent=outer * inner, grain=_grain(n, inner), cost=20 + size_of(x) * _cost(x.dtype.itemsize),
+             extent=outer * inner, grain=column_grain(n, inner), cost=20 + size_of(x) * _cost(x.dtype.itemsize),
              inplace=[(1, 0)])
 
 
@@ -29,7 +29,7 @@ def lower_log_sum_exp(ctx: Context, node: Node) -> None:
     axes = normal_axes(node.attrs["axes"], x.rank, node.op.name)
     source, (outer, n, inner) = reduction_layout(ctx, x, axes, most=3)
     ctx.call(f"log_sum_exp.{x.dtype}", [ctx.read(source, size_of(x) * x.dtype.itemsize), ctx.write(out)],
-             {"outer": outer, "n": n, "inner": inner}, extent=outer * inner, grain=_grain(n, inner),
+             {"outer": outer, "n": n, "inner": inner}, extent=outer * inner, grain=column_grain(n, inner),
              cost=20 + size_of(x) * _cost(x.dtype.itemsize))
 
 
@@ -37,7 +37,7 @@ def _cost(itemsize: int) -> float:
     return 0.8 if itemsize == 4 else 2.5
 
 
-def _grain(n: int, inner: int) -> int:
+def column_grain(n: int, inner: int) -> int:
     """About eight thousand elements, whole registers of columns."""
     rows = max(1, 8192 // max(n, 1))
     return rows if inner == 1 else max(16, rows // 16 * 16)
