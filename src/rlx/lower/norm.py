@@ -59,7 +59,8 @@ def lower_add_norm(ctx: Context, node: Node) -> None:
     if node.attrs["kind"] == "rms":
         args = [ctx.read(x), ctx.maybe(gamma), ctx.read(residual), ctx.write(out), kept]
     else:
-        args = [ctx.read(x), ctx.maybe(gamma), ctx.maybe(beta), ctx.read(residual), ctx.maybe(bias), ctx.write(out), kept]
+        extra = [ctx.maybe(v) for v in (gamma, beta, residual, bias)]
+        args = [ctx.read(x), *extra, ctx.write(out), kept]
     ctx.call(f"{node.attrs['kind']}_norm.{x.dtype}", args, common, extent=rows, grain=grain, cost=1.5 * _cost(x))
 
 

@@ -65,6 +65,28 @@ def attention(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def batch_norm(
+    x: Operand,
+    gamma: Operand,
+    beta: Operand,
+    mean: Operand,
+    var: Operand,
+    /,
+    *,
+    eps: float = 1e-05,
+    layout: Literal['nchw', 'nhwc'] = 'nchw',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def bernoulli(
+    p: Operand,
+    /,
+    *,
+    dtype: DTypeLike = ...,
+    seed: int | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def bit_and(
     a: Operand,
     b: Operand,
@@ -198,6 +220,16 @@ def div(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def dropout(
+    x: Operand,
+    /,
+    *,
+    ratio: float = 0.5,
+    training: bool = False,
+    seed: int | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value]: ...
 def dynamic_quantize_linear(
     x: Operand,
     /,
@@ -326,6 +358,18 @@ def gemm(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def group_norm(
+    x: Operand,
+    gamma: Operand | None = None,
+    beta: Operand | None = None,
+    /,
+    *,
+    num_groups: int,
+    eps: float = 1e-05,
+    layout: Literal['nchw', 'nhwc'] = 'nchw',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def gru(
     x: Operand,
     w: Operand,
@@ -364,6 +408,17 @@ def hard_sigmoid(
 ) -> Value: ...
 def hard_swish(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def imag(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def instance_norm(
+    x: Operand,
+    gamma: Operand | None = None,
+    beta: Operand | None = None,
+    /,
+    *,
+    eps: float = 1e-05,
+    layout: Literal['nchw', 'nhwc'] = 'nchw',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def iota(
     *,
     shape: Sequence[DimLike],
@@ -384,6 +439,17 @@ def isinf(
     name: str | None = None,
 ) -> Value: ...
 def isnan(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def layer_norm(
+    x: Operand,
+    gamma: Operand | None = None,
+    beta: Operand | None = None,
+    /,
+    *,
+    axis: int = -1,
+    eps: float = 1e-05,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def le(
     a: Operand,
     b: Operand,
@@ -449,6 +515,27 @@ def loop(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> tuple[Value, Value, Value]: ...
+def lp_norm(
+    x: Operand,
+    /,
+    *,
+    axis: int = -1,
+    p: int = 2,
+    eps: float = 0.0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def lrn(
+    x: Operand,
+    /,
+    *,
+    size: int,
+    alpha: float = 0.0001,
+    beta: float = 0.75,
+    bias: float = 1.0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def lstm(
     x: Operand,
     w: Operand,
@@ -512,6 +599,15 @@ def max(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def mean_variance_norm(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    eps: float = 1e-09,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def min(
     a: Operand,
     b: Operand,
@@ -529,11 +625,29 @@ def mod(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def moments(
+    x: Operand,
+    /,
+    *,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value]: ...
 def mul(
     a: Operand,
     b: Operand,
     /,
     *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def multinomial(
+    logits: Operand,
+    /,
+    *,
+    samples: int = 1,
+    seed: int | None = None,
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
@@ -618,6 +732,36 @@ def quantize_linear(
     axis: int = 1,
     block_size: int = 0,
     dtype: DTypeLike | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def randint(
+    *,
+    shape: Sequence[DimLike],
+    low: int,
+    high: int,
+    dtype: DTypeLike = ...,
+    seed: int | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def random_normal(
+    *,
+    shape: Sequence[DimLike],
+    dtype: DTypeLike = ...,
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def random_uniform(
+    *,
+    shape: Sequence[DimLike],
+    dtype: DTypeLike = ...,
+    low: float = 0.0,
+    high: float = 1.0,
+    seed: int | None = None,
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
@@ -740,6 +884,16 @@ def reshape(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def rms_norm(
+    x: Operand,
+    gamma: Operand | None = None,
+    /,
+    *,
+    axis: int = -1,
+    eps: float = 1e-05,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def rnn(
     x: Operand,
     w: Operand,
@@ -769,6 +923,17 @@ def roll(
 ) -> Value: ...
 def round(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def rsqrt(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def sample(
+    logits: Operand,
+    /,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def scan(
     *values: Operand | Sequence[Operand],
     body: Any,

@@ -107,9 +107,7 @@ def _layer_samples(count: int) -> Callable[[DType, Rng], list[Sample]]:
             tail = shape[axis:]
             extra = [data(rng, dtype, *tail) if (i >> k) % 2 == 0 else None for k in range(count)]
             found.append(Sample((data(rng, dtype, *shape), *extra), {"axis": axis, "eps": 1e-3 if i % 2 else 1e-5}))
-        for hard in _rows(dtype):
-            found.append(Sample((hard, *[None] * count)))
-        return found
+        return [*found, *(Sample((hard, *[None] * count)) for hard in _rows(dtype))]
 
     return make
 
@@ -208,7 +206,7 @@ def _channels_back(x: Array, layout: str) -> Array:
 
 def _group_norm(x: Array, gamma: Array | None, beta: Array | None, num_groups: int, eps: float, layout: str) -> Array:
     first = _channels_first(x, layout)
-    groups = first.reshape(first.shape[0], num_groups, -1)
+    groups = first.reshape(first.shape[0], num_groups, int(np.prod(first.shape[1:])) // num_groups)
     y = _centred(groups, (2,), eps).reshape(first.shape)
     column = (-1,) + (1,) * (x.ndim - 2)
     return _channels_back(_scaled(y, None if gamma is None else gamma.reshape(column),
@@ -334,8 +332,9 @@ def _infer_moments(x: TensorType, axes: Axes, keepdims: bool) -> tuple[TensorTyp
 
 def _moments(x: Array, axes: Axes, keepdims: bool) -> tuple[Array, Array]:
     wide = _wide(x)
-    mean = wide.mean(axes, keepdims=True)
-    var = np.mean(np.square(wide - mean), axes, keepdims=True)
+    n = wide.dtype.type(wide.size // max(np.sum(x, axes).size, 1))
+    mean = np.sum(wide, axes, keepdims=True) / n
+    var = np.sum(np.square(wide - mean), axes, keepdims=True) / n
     shape = np.sum(x, axes, keepdims=keepdims).shape
     return mean.reshape(shape).astype(x.dtype), var.reshape(shape).astype(x.dtype)
 
@@ -380,8 +379,8 @@ def _decompose_mean_variance_norm(x: Any, axes: Axes, eps: float) -> Any:
 mean_variance_norm = OpDef(
     "mean_variance_norm", ("x",), _infer_mean_variance_norm, _mean_variance_norm,
     "(x - mean) / (sqrt(variance) + eps) over axes.", dtypes=FLOATS,
-    attrs=(Attr("axes", "ints", (0, 2, 3)), Attr("eps", "float", 1e-9)), decompose=_decompose_mean_variance_norm,
-    samples=lambda dtype, rng: [Sample((data(rng, dtype, 2, 3, 4, 5),)),
+    attrs=(Attr("axes", "ints", None), Attr("eps", "float", 1e-9)), decompose=_decompose_mean_variance_norm,
+    samples=lambda dtype, rng: [Sample((data(rng, dtype, 2, 3, 4, 5),), {"axes": (0, 2, 3)}),
                                 Sample((data(rng, dtype, 3, 33),), {"axes": (1,)}),
                                 Sample((data(rng, dtype, 3, 7),), {"axes": None, "eps": 0.5})],
     errors=lambda: [ErrorSample((np.zeros((2, 6), np.float32),), {"axes": (2,)}, "axis must be in")],
@@ -408,7 +407,8 @@ def _lp_norm(x: Array, axis: int, p: int, eps: float) -> Array:
 def _lp_samples(dtype: DType, rng: Rng) -> list[Sample]:
     found = []
     for p in (1, 2):
-        shapes: list[tuple[tuple[int, ...], int]] = [((3, 5), -1), ((3, 5), 0), ((2, 33, 18), 1), ((0, 3), 1), ((6,), 0)]
+        shapes: list[tuple[tuple[int, ...], int]] = [
+            ((3, 5), -1), ((3, 5), 0), ((2, 33, 18), 1), ((0, 3), 1), ((6,), 0)]
         found += [Sample((data(rng, dtype, *s),), {"axis": a, "p": p, "eps": e}) for (s, a), e in
                   zip(shapes, (0.0, 0.0, 1e-12, 0.0, 5.0), strict=True)]
         found.append(Sample((np.zeros((2, 3), dtype.numpy),), {"p": p}))

@@ -146,7 +146,8 @@ RLX_INLINE void vf_take(vf_total *s, vf v) {
 }
 RLX_INLINE void vd_take(vd_total *s, vd v) {
     const vd y = v - s->lost, t = s->sum + y;
-    s->lost = (t - s->sum) - y;
+    const vd lost = (t - s->sum) - y;
+    s->lost = (vd)((vl)lost & (vl)(lost - lost == 0)); /* an infinite sum stays infinite */
     s->sum = t;
 }
 RLX_INLINE double vf_total_of(const vf_total *s) { return vd_sum(s->low + s->high); }
