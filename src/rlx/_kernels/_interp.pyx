@@ -86,7 +86,7 @@ cdef struct Plan:
 
 cdef int execute(const Plan *plan, rlx_frame *frame, int threads) noexcept nogil:
     """Run every thunk in order; on failure say which node in frame.error."""
-    cdef int64_t i, since = 0
+    cdef int64_t i
     cdef int status
     cdef const rlx_thunk *t
     for i in range(plan.n_thunks):
@@ -97,9 +97,9 @@ cdef int execute(const Plan *plan, rlx_frame *frame, int threads) noexcept nogil
             status = t.fn(t, frame, 0, t.extent)
         if status == RLX_OK and frame.cancel[0]:
             status = RLX_ERR_CANCELLED
-        since += t.cost
-        if since > SIGNAL_NS and status == RLX_OK:
-            since = 0
+        frame.since[0] += t.cost
+        if frame.since[0] > SIGNAL_NS and status == RLX_OK:
+            frame.since[0] = 0
             with gil:
                 try:
                     PyErr_CheckSignals()
@@ -571,6 +571,7 @@ cdef class Executor:
         """Run the thunks over whatever is bound now."""
         cdef rlx_frame frame
         cdef int granted, status
+        cdef int64_t since = 0
         cdef int64_t *spent = NULL
         cdef cnp.ndarray spent_array
         if self.spent is not None:
@@ -583,6 +584,7 @@ cdef class Executor:
         frame.error = &self.error
         frame.cancel = &self.cancel_flag
         frame.state = NULL
+        frame.since = &since
         frame.tid = 0
         with nogil:
             granted = rlx_pool_enter(threads)

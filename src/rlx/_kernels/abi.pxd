@@ -21,6 +21,7 @@ cdef extern from "abi.h" nogil:
         rlx_error *error
         const int32_t *cancel
         void *state
+        int64_t *since
         int32_t tid
         int32_t n_threads
 

@@ -52,6 +52,7 @@ typedef struct rlx_frame {
     rlx_error *error;
     const volatile int32_t *cancel; /* non-zero: stop between thunks */
     void *state;                    /* run-wide state, e.g. the random counter */
+    int64_t *since;                 /* estimated work since signals were looked at, ns */
     int32_t tid;
     int32_t n_threads;
 } rlx_frame;
