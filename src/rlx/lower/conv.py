@@ -31,7 +31,7 @@ def _depthwise_weights(shape: Sequence[int], dtype: DType) -> Transform:
     return Transform(f"strided.b{dtype.itemsize}", attrs, oc * taps * dtype.itemsize, taps, ("depthwise", oc, taps))
 
 
-def _transposed(ctx: Context, place: Operand, shape: Sequence[int], perm: Sequence[int], dtype: DType,
+def transposed(ctx: Context, place: Operand, shape: Sequence[int], perm: Sequence[int], dtype: DType,
                 target: Operand | None = None) -> Operand:
     """The value with its axes permuted, in new memory unless that changes nothing."""
     kept = [p for p in perm if shape[p] != 1]
@@ -53,13 +53,13 @@ def lower_conv(ctx: Context, node: Node) -> None:
     assert x is not None and w is not None
     n, dtype = x.rank - 2, x.dtype
     shape, final = shape_of(x), shape_of(out)
-    place = _transposed(ctx, ctx.operand(x), shape, [0, *range(2, n + 2), 1], dtype)
+    place = transposed(ctx, ctx.operand(x), shape, [0, *range(2, n + 2), 1], dtype)
     middle = [final[0], *final[2:], final[1]]
     trivial = final[1] == 1 or math.prod(final[2:]) == 1
     target = ctx.result(out) if trivial else ctx.temp(nbytes_of(out), "layout")
     _convolve(ctx, node, place, [shape[0], *shape[2:], shape[1]], w, b, target, middle, (), ())
     if not trivial:
-        _transposed(ctx, target, middle, [0, n + 1, *range(1, n + 1)], dtype, ctx.result(out))
+        transposed(ctx, target, middle, [0, n + 1, *range(1, n + 1)], dtype, ctx.result(out))
 
 
 @lowering("conv_nhwc")

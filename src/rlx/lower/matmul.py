@@ -68,7 +68,7 @@ def micro_name(op: str, attrs: dict[str, object], dtype: DType) -> str:
 
 def epilogue_steps(
     ctx: Context, extras: Sequence[Value], epilogue: Epilogue, dtype: DType, out_shape: Sequence[int],
-    first_arg: int,
+    first_arg: int, clamps: bool = True,
 ) -> tuple[list[gemm.Step], list[Arg | None], tuple[float, float] | None, DType]:
     """Steps and operands of an epilogue; a leading relu or clip becomes a clamp in registers."""
     steps: list[gemm.Step] = []
@@ -77,7 +77,7 @@ def epilogue_steps(
     cols = out_shape[-1] if epilogue else 1
     for name, pairs, operand, swap in epilogue:
         attrs = dict(pairs)
-        if not steps and clamp is None and name in ("relu", "clip") and dtype in BLOCKED:
+        if clamps and not steps and clamp is None and name in ("relu", "clip") and dtype in BLOCKED:
             clamp = (0.0, math.inf) if name == "relu" else (attrs["lo"], attrs["hi"])
             continue
         params = [float(v) for v in attrs.values() if isinstance(v, (int, float))]

@@ -8,7 +8,7 @@ import numpy as np
 from rlx.dtypes import NUMBERS, REALS, DType
 from rlx.errors import TypeRuleError
 from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample, Tolerance
-from rlx.ir.types import TensorType, broadcast
+from rlx.ir.types import Shape, TensorType, broadcast
 from rlx.ops._rules import Rng, data, require_dtype, require_rank, same_dtype
 
 # Steps (op name, attributes as pairs, index among the extra operands or None, operand first?).
@@ -19,21 +19,23 @@ PRODUCT = Tolerance(rtol={"f32": 1e-5, "f64": 1e-13, "f16": 4e-3, "bf16": 2e-2, 
                     atol={"f32": 1e-4, "f64": 1e-12, "f16": 1e-2, "bf16": 1e-1, "c64": 1e-3, "c128": 1e-11})
 
 
-def _infer_matmul(a: TensorType, b: TensorType) -> tuple[TensorType, ...]:
-    dtype = same_dtype("matmul", [a, b])
-    require_dtype("matmul", dtype, NUMBERS)
+def matmul_type(op: str, a: TensorType, b: TensorType) -> Shape:
+    """Shape of a product: NumPy's rules for leading axes and vectors."""
     if a.rank == 0 or b.rank == 0:
-        raise TypeRuleError(f"matmul: operands must have rank >= 1, got {a} and {b}")
+        raise TypeRuleError(f"{op}: operands must have rank >= 1, got {a} and {b}")
     left = a.shape if a.rank > 1 else (1, *a.shape)
     right = b.shape if b.rank > 1 else (*b.shape, 1)
     if left[-1] != right[-2]:
-        raise TypeRuleError(f"matmul: inner sizes must agree, got {a} and {b}")
-    shape = broadcast([left[:-2], right[:-2]], "matmul")
-    if a.rank > 1:
-        shape = (*shape, left[-2])
-    if b.rank > 1:
-        shape = (*shape, right[-1])
-    return (TensorType(dtype, shape),)
+        raise TypeRuleError(f"{op}: inner sizes must agree, got {a} and {b}")
+    shape = broadcast([left[:-2], right[:-2]], op)
+    shape += (left[-2],) if a.rank > 1 else ()
+    return shape + ((right[-1],) if b.rank > 1 else ())
+
+
+def _infer_matmul(a: TensorType, b: TensorType) -> tuple[TensorType, ...]:
+    dtype = same_dtype("matmul", [a, b])
+    require_dtype("matmul", dtype, NUMBERS)
+    return (TensorType(dtype, matmul_type("matmul", a, b)),)
 
 
 def _matmul_samples(dtype: DType, rng: Rng) -> list[Sample]:

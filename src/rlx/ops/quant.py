@@ -12,9 +12,11 @@ from rlx import dtypes
 from rlx.dtypes import DType, f32, f64, i8, i16, i32, u8, u16
 from rlx.errors import TypeRuleError
 from rlx.ir.opdef import EXACT, Array, Attr, ErrorSample, OpDef, Sample
-from rlx.ir.types import TensorType, broadcast, normal_axis
+from rlx.ir.types import TensorType, normal_axis
 from rlx.ops._rules import Rng, data, require_dtype
 from rlx.ops.conv import CONV_CASES, GEOMETRY, conv_reference, conv_type
+from rlx.ops.int8 import int8_conv, int8_matmul
+from rlx.ops.matmul import matmul_type
 from rlx.ops.unary import cast_array
 
 SMALL = (i8, u8)
@@ -268,16 +270,7 @@ def _check_zero(op: str, name: str, zero: TensorType | None, dtype: DType, shape
 def _integer_product(op: str, a: TensorType, b: TensorType) -> TensorType:
     require_dtype(op, a.dtype, SMALL, "a")
     require_dtype(op, b.dtype, SMALL, "b")
-    if a.rank == 0 or b.rank == 0:
-        raise TypeRuleError(f"{op}: operands must have rank >= 1, got {a} and {b}")
-    left = a.shape if a.rank > 1 else (1, *a.shape)
-    right = b.shape if b.rank > 1 else (*b.shape, 1)
-    if left[-1] != right[-2]:
-        raise TypeRuleError(f"{op}: inner sizes must agree, got {a} and {b}")
-    shape = broadcast([left[:-2], right[:-2]], op)
-    shape += (left[-2],) if a.rank > 1 else ()
-    shape += (right[-1],) if b.rank > 1 else ()
-    return TensorType(i32, shape)
+    return TensorType(i32, matmul_type(op, a, b))
 
 
 def _row_shapes(a: TensorType) -> list[tuple[Any, ...]]:
@@ -320,14 +313,30 @@ def _matmul_integer(a: Array, b: Array, a_zero: Array | None = None, b_zero: Arr
     return np.asarray(np.matmul(left, right))
 
 
+def _numbers(v: Any) -> Any:
+    """One number as rank 0, other shapes as they are."""
+    return v if v is None or v.shape != (1,) else _reshaped(v, ())
+
+
+def _simple_row(v: Any, a: Any) -> bool:
+    return v is None or v.rank == 0 or (v.rank == 1 and a.rank == 2)
+
+
+def _simple_column(v: Any, b: Any) -> bool:
+    return v is None or v.rank == 0 or (v.rank == 1 and b.rank > 1)
+
+
 def _matmul_integer_in_ops(a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     from rlx import ops
 
+    a_zero, b_zero = _numbers(a_zero), _numbers(b_zero)
+    if _simple_row(a_zero, a) and _simple_column(b_zero, b):
+        return int8_matmul(a, b, None, a_zero, b_zero)
     left, right = _to(a, i32), _to(b, i32)
     if a_zero is not None:
         left = left - _to(_as_column(a_zero, a.rank), i32)
     if b_zero is not None:
-        right = right - _to(_reshaped(b_zero, ()) if b_zero.shape == (1,) else b_zero, i32)
+        right = right - _to(b_zero, i32)
     return ops.matmul(left, right)
 
 
@@ -398,14 +407,7 @@ def _conv_integer(x: Array, w: Array, x_zero: Array | None = None, w_zero: Array
 
 
 def _conv_integer_in_ops(x: Any, w: Any, x_zero: Any = None, w_zero: Any = None, **at: Any) -> Any:
-    from rlx import ops
-
-    left, right = _to(x, f64), _to(w, f64)
-    if x_zero is not None:
-        left = left - _to(_reshaped(x_zero, ()), f64)
-    if w_zero is not None:
-        right = right - _to(_per_filter(w_zero, w.rank), f64)
-    return ops.cast(ops.conv(left, right, **at), dtype=i32)
+    return int8_conv(x, w, None, _numbers(x_zero), _numbers(w_zero), **at)
 
 
 def _conv_integer_samples(dtype: DType, rng: Rng) -> list[Sample]:
@@ -466,17 +468,15 @@ def _qlinear_matmul(a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: 
     return _requantize(_matmul_integer(a, b, a_zero, b_zero), multiplier, y_zero)
 
 
-def _requantize_in_ops(acc: Any, multiplier: Any, y_zero: Any) -> Any:
+def _qlinear_matmul_in_ops(a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any) -> Any:
     from rlx import ops
 
-    y = ops.round(_to(acc, f32) * multiplier) + _to(_reshaped(y_zero, ()), f32)
+    a_scale, b_scale, a_zero, b_zero, y_zero = (_numbers(v) for v in (a_scale, b_scale, a_zero, b_zero, y_zero))
+    scale = _as_column(a_scale, a.rank) * b_scale / _reshaped(y_scale, ())
+    if _simple_row(a_zero, a) and _simple_column(b_zero, b) and a_scale.rank == 0 and _simple_column(b_scale, b):
+        return int8_matmul(a, b, None, a_zero, b_zero, scale, y_zero, out=y_zero.dtype)
+    y = ops.round(_to(matmul_integer(a, b, a_zero, b_zero), f32) * scale) + _to(y_zero, f32)
     return ops.cast(y, dtype=y_zero.dtype)
-
-
-def _qlinear_matmul_in_ops(a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any) -> Any:
-    columns = _reshaped(b_scale, ()) if b_scale.shape == (1,) else b_scale
-    multiplier = _as_column(a_scale, a.rank) * columns / _reshaped(y_scale, ())
-    return _requantize_in_ops(matmul_integer(a, b, a_zero, b_zero), multiplier, y_zero)
 
 
 def _qlinear_matmul_samples(dtype: DType, rng: Rng) -> list[Sample]:
@@ -534,11 +534,8 @@ def _qlinear_conv(x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Ar
 
 def _qlinear_conv_in_ops(x: Any, x_scale: Any, x_zero: Any, w: Any, w_scale: Any, w_zero: Any, y_scale: Any, y_zero: Any,
                          b: Any = None, **at: Any) -> Any:
-    acc = conv_integer(x, w, x_zero, w_zero, **at)
-    if b is not None:
-        acc = acc + _reshaped(b, (b.shape[0], *(1,) * (x.rank - 2)))
-    multiplier = _reshaped(x_scale, ()) * _per_filter(w_scale, x.rank - 1) / _reshaped(y_scale, ())
-    return _requantize_in_ops(acc, multiplier, y_zero)
+    scale = _reshaped(x_scale, ()) * _numbers(w_scale) / _reshaped(y_scale, ())
+    return int8_conv(x, w, b, _numbers(x_zero), _numbers(w_zero), scale, _numbers(y_zero), out=y_zero.dtype, **at)
 
 
 def _qlinear_conv_samples(dtype: DType, rng: Rng) -> list[Sample]:

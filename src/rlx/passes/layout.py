@@ -18,7 +18,7 @@ from rlx.ir.types import normal_axis
 from rlx.passes.cleanup import eliminate_dead
 
 # Ops whose channels-last twin <name>_nhwc takes the same operands and attributes.
-DRIVERS = ("conv", "conv_transpose", "max_pool", "average_pool", "lp_pool", "qlinear_conv", "conv_integer")
+DRIVERS = ("conv", "conv_transpose", "max_pool", "average_pool", "lp_pool", "int8_conv")
 
 
 def to_last(rank: int) -> tuple[int, ...]:
