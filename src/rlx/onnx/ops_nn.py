@@ -150,7 +150,11 @@ def _max_pool(n: NodeContext) -> Any:
 
 @onnx_op("AveragePool")
 def _average_pool(n: NodeContext) -> Any:
-    x = n.x(0)
+    return average_pool(n, n.x(0))
+
+
+def average_pool(n: NodeContext, x: Value) -> Any:
+    """Average pool with the node's attributes."""
     plain = window(n, spatial_of(x), n.ints("kernel_shape"))
     w, _ = _with_slack(x, plain, bool(n.int("ceil_mode", 0)))
     return ops.average_pool(x, kernel=w.kernel, count_pads=bool(n.int("count_include_pad", 0)), **w.attrs)
@@ -324,7 +328,7 @@ def _lrn(n: NodeContext) -> Any:
     before = (size - 1) // 2
     channels = int(x.shape[1])
     square = ops.square(x)
-    padded = ops.pad(square, None, before=(0, before, *(0,) * (x.rank - 2)), after=(0, size - 1 - before, *(0,) * (x.rank - 2)))
+    padded = ops.pad(square, before=(0, before, *(0,) * (x.rank - 2)), after=(0, size - 1 - before, *(0,) * (x.rank - 2)))
     total: Any = None
     for i in range(size):
         part = ops.slice(padded, starts=(i,), stops=(i + channels,), axes=(1,))

@@ -13,7 +13,7 @@ from rlx.onnx.registry import onnx_op
 from rlx.onnx.tensors import HOST_TYPES, Array
 
 
-def _single(v: Value) -> Any:
+def single(v: Value) -> Any:
     """A vector of one element as a scalar."""
     return ops.reshape(v, shape=()) if v.rank and v.type.size == 1 else v
 
@@ -45,7 +45,7 @@ def _quantize(n: NodeContext) -> Any:
     if x.rank == 0 or not -x.rank <= axis < x.rank:
         axis = 0 if x.rank else -1
     if not block:
-        scale, zero = _single(scale), None if zero is None else _single(zero)
+        scale, zero = single(scale), None if zero is None else single(zero)
     precision = dtypes.from_onnx(n.int("precision", 0)) if n.int("precision", 0) else None
     wide = precision or (dtypes.f64 if dtypes.f64 in (x.dtype, scale.dtype) else dtypes.f32)
     scale = scale if scale.dtype == wide else ops.cast(scale, dtype=wide)
@@ -72,7 +72,7 @@ def _dequantize(n: NodeContext) -> Any:
     if x.rank == 0 or not -x.rank <= axis < x.rank:
         axis = 0 if x.rank else -1
     if not block:
-        scale, zero = _single(scale), None if zero is None else _single(zero)
+        scale, zero = single(scale), None if zero is None else single(zero)
     y = ops.dequantize_linear(x, scale, zero, axis=axis, block_size=block)
     target_type = dtypes.from_onnx(code) if code else None
     return y if target_type in (None, y.dtype) else ops.cast(y, dtype=target_type)
@@ -92,9 +92,9 @@ def _matmul_integer(n: NodeContext) -> Any:
 def _qlinear_matmul(n: NodeContext) -> Any:
     values = [n.x(i) for i in range(8)]
     for i in (1, 4, 6):
-        values[i] = _single(values[i]) if values[i].dtype == dtypes.f32 else ops.cast(_single(values[i]), dtype=dtypes.f32)
+        values[i] = single(values[i]) if values[i].dtype == dtypes.f32 else ops.cast(single(values[i]), dtype=dtypes.f32)
     for i in (2, 5, 7):
-        values[i] = _single(values[i])
+        values[i] = single(values[i])
     return ops.qlinear_matmul(*values)
 
 
@@ -102,7 +102,7 @@ def _qlinear_matmul(n: NodeContext) -> Any:
 def _qlinear_conv(n: NodeContext) -> Any:
     values = [n.x(i) for i in range(8)]
     bias = n.opt(8)
-    values = [_single(v) if i in (1, 2, 6, 7) or i in (4, 5) and v.type.size == 1 else v for i, v in enumerate(values)]
+    values = [single(v) if i in (1, 2, 6, 7) or i in (4, 5) and v.type.size == 1 else v for i, v in enumerate(values)]
     w = values[3]
     kernel = n.ints("kernel_shape", None) or [int(d) for d in w.shape[2:]]
     return ops.qlinear_conv(*values, bias, groups=n.int("group", 1), **window(n, spatial_of(values[0]), kernel).attrs)

@@ -357,8 +357,7 @@ def pad(x: Value, before: Any, after: Any, mode: str, value: Any) -> Any:
         before, after = [max(0, p) for p in before], [max(0, p) for p in after]
     if not any((*before, *after)):
         return x
-    return ops.pad(x, x.graph.constant(np.asarray(value).astype(x.dtype.numpy)) if mode == "constant" and value else None,
-                   before=tuple(before), after=tuple(after), mode=mode)
+    return ops.pad(x, before=tuple(before), after=tuple(after), mode=mode, value=value if mode == "constant" else 0)
 
 
 @onnx_op("Trilu")

@@ -1,1 +1,131 @@
-"""placeholder"""
+"""Strings: they live on the host."""
+
+import re
+from typing import Any
+
+import numpy as np
+
+from rlx.errors import FormatError
+from rlx.onnx.context import NodeContext
+from rlx.onnx.registry import onnx_op
+from rlx.onnx.tensors import Array
+
+
+@onnx_op("StringConcat")
+def _concat(n: NodeContext) -> Any:
+    return n.host(lambda a, b: np.asarray(np.add(a, b), object))
+
+
+@onnx_op("StringNormalizer")
+def _normalizer(n: NodeContext) -> Any:
+    case = n.str("case_change_action", "NONE")
+    sensitive = bool(n.int("is_case_sensitive", 0))
+    stop = set(n.strs("stopwords", None) or [])
+    stop = stop if sensitive else {s.lower() for s in stop}
+    change = {"LOWER": str.lower, "UPPER": str.upper}.get(case, str)
+
+    def run(x: Array) -> Array:
+        kept = [s for s in x.reshape(-1) if (s if sensitive else s.lower()) not in stop]
+        changed = [change(s) for s in kept] or [""]
+        result = np.asarray(changed, object)
+        return result[None, :] if x.ndim == 2 else result
+
+    return n.host(run)
+
+
+@onnx_op("StringSplit")
+def _split(n: NodeContext) -> Any:
+    delimiter, most = n.str("delimiter", None) or None, n.int("maxsplit", None)
+
+    def run(x: Array) -> Any:
+        parts = [s.split(delimiter, -1 if most is None else most) if delimiter or s.strip() else [] for s in x.reshape(-1)]
+        if delimiter is not None:
+            parts = [p if s else [] for p, s in zip(parts, x.reshape(-1), strict=True)]
+        width = max(map(len, parts), default=0)
+        table = np.full((x.size, width), "", object)
+        for row, p in zip(table, parts, strict=True):
+            row[: len(p)] = p
+        counts = np.asarray([len(p) for p in parts], np.int64).reshape(x.shape)
+        return table.reshape(*x.shape, width), counts
+
+    return n.host(run)
+
+
+@onnx_op("RegexFullMatch")
+def _regex(n: NodeContext) -> Any:
+    try:
+        pattern = re.compile(n.str("pattern"))
+    except re.error as error:
+        raise FormatError(f"the pattern must be a regular expression, got {n.str('pattern')!r} ({error})") from None
+    return n.host(lambda x: np.asarray([bool(pattern.fullmatch(s)) for s in x.reshape(-1)], np.bool_).reshape(x.shape))
+
+
+@onnx_op("TfIdfVectorizer")
+def _tfidf(n: NodeContext) -> Any:
+    mode = n.str("mode")
+    longest, shortest, skips = n.int("max_gram_length"), n.int("min_gram_length"), n.int("max_skip_count")
+    counts, places = n.ints("ngram_counts"), n.ints("ngram_indexes")
+    weights = n.floats("weights", None)
+    pool: list[Any] = n.strs("pool_strings", None) or n.ints("pool_int64s", None) or []
+    grams: dict[tuple[Any, ...], int] = {}
+    edges = [*counts, len(pool)]
+    number = 0
+    for length, (a, b) in enumerate(zip(edges, edges[1:], strict=False), 1):
+        for start in range(a, b, length):
+            if shortest <= length <= longest:
+                grams[tuple(pool[start : start + length])] = number
+            number += 1
+    if number > len(places):
+        raise FormatError(f"ngram_indexes must have {number} entries, got {len(places)}")
+    width = max(places, default=-1) + 1
+
+    def row(items: list[Any]) -> Array:
+        found = np.zeros(width, np.float32)
+        for length in range(shortest, longest + 1):
+            for step in range(1, skips + 2 if length > 1 else 2):
+                for start in range(len(items) - (length - 1) * step):
+                    at = grams.get(tuple(items[start + k * step] for k in range(length)))
+                    if at is not None:
+                        found[places[at]] += 1
+        scale = np.ones(width, np.float32)
+        if weights:
+            scale[np.asarray(places)] = weights
+        if mode == "TF":
+            return found
+        return np.where(found > 0, scale, 0).astype(np.float32) if mode == "IDF" else (found * scale).astype(np.float32)
+
+    def run(x: Array) -> Array:
+        if x.ndim < 2:
+            return row(x.reshape(-1).tolist())
+        return np.stack([row(r.tolist()) for r in x]) if len(x) else np.zeros((0, width), np.float32)
+
+    return n.host(run)
+
+
+@onnx_op("Tokenizer", domain="com.microsoft")
+def _tokenizer(n: NodeContext) -> Any:
+    mark, shortest, fill = n.int("mark", 0), n.int("mincharnum", 1), n.str("pad_value", "#")
+    separators, expression = n.strs("separators", None), n.str("tokenexp", None)
+
+    def tokens(text: str) -> list[str]:
+        if expression:
+            found = [m.group(0) for m in re.finditer(expression, text)]
+        elif separators and separators != [""]:
+            found = re.split("|".join(separators), text)
+        else:
+            found = list(text)
+        return [t for t in found if len(t) >= shortest]
+
+    def run(x: Array) -> Array:
+        rows = [tokens(s) for s in x.reshape(-1)]
+        if mark:
+            rows = [["\x02", *r, "\x03"] for r in rows]
+        width = max(map(len, rows), default=0)
+        table = np.full((len(rows), width), fill, object)
+        for line, r in zip(table, rows, strict=True):
+            line[: len(r)] = r
+        return table.reshape(*x.shape, width)
+
+    return n.host(run)
+
+
