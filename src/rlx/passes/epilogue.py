@@ -8,12 +8,13 @@ from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.types import static_shape
 
 FLOATS = (dtypes.f32, dtypes.f64)
+NARROW = (dtypes.f16, dtypes.bf16, dtypes.u8, dtypes.i8)
 MAX_STEPS = 8
 # One-operand steps; all keep the element type.
 UNARY = frozenset({
     "relu", "clip", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "swish", "hard_sigmoid", "hard_swish",
     "leaky_relu", "elu", "selu", "softplus", "softsign", "mish", "exp", "log", "sqrt", "rsqrt", "neg", "abs",
-    "erf", "square", "recip", "celu", "thresholded_relu", "sin", "cos",
+    "erf", "square", "recip", "celu", "thresholded_relu", "sin", "cos", "round", "floor", "ceil",
 })
 BINARY = frozenset({"add", "sub", "mul", "div", "max", "min"})
 
@@ -106,7 +107,7 @@ def _absorb(chain: Chain, node: Node, transposes: bool) -> bool:
     if name in UNARY:
         chain.steps.append((name, _attrs(node), None, False))
         return True
-    if name == "cast" and out.dtype.is_half:
+    if name == "cast" and out.dtype in NARROW:  # closes the chain: what follows reads another type
         chain.steps.append((name, _attrs(node), None, False))
         return True
     if name not in BINARY or out.dtype != value.dtype:

@@ -14,9 +14,10 @@ from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array
 from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.epilogue import FLOATS, Chain, Readers, grow, operands
+from rlx.passes.fuse_matmul import emit_int8
 
 FOLDED = ("conv", "conv_transpose")
-FUSED = ("conv_nhwc", "conv_transpose_nhwc")
+FUSED = ("conv_nhwc", "conv_transpose_nhwc", "int8_conv_nhwc")
 
 
 @dataclass
@@ -127,12 +128,13 @@ def _emit_folded(rewriter: Rewriter, conv: Node, affine: _Affine, like: Node) ->
 
 def fuse_conv(graph: Graph) -> Graph:
     """Give channels-last convolutions their epilogues."""
-    starts = [n for n in graph.nodes if n.op.name in FUSED and n.outputs[0].dtype in FLOATS and not n.attrs["epilogue"]]
     readers = Readers(graph)
     last: dict[int, tuple[Node, Chain]] = {}
     inside: set[int] = set()
-    for node in starts:
-        biased = len(node.inputs) > 2 and node.inputs[2] is not None
+    for node in graph.nodes:
+        if node.op.name not in FUSED or node.outputs[0].dtype not in FLOATS or node.attrs["epilogue"]:
+            continue
+        biased = node.op.name == "int8_conv_nhwc" or (len(node.inputs) > 2 and node.inputs[2] is not None)
         chain = grow(node.outputs[0], readers, biased=biased, skip=inside)
         if chain.grew:
             inside.update(id(n) for n in (node, *chain.nodes))
@@ -143,6 +145,9 @@ def fuse_conv(graph: Graph) -> Graph:
     for node in graph.nodes:
         if id(node) in last:
             conv, chain = last[id(node)]
+            if conv.op.name == "int8_conv_nhwc":
+                emit_int8(rewriter, conv, chain, node)
+                continue
             bias, extras = operands(rewriter, chain)
             x, w, b = (*conv.inputs, None)[:3]
             bias = bias if bias is not None else rewriter.get(b)

@@ -5,6 +5,7 @@ its own rounding, so the results are the same bits as without the pass. Transpos
 become strides, a transpose of the result that keeps the last axis becomes the layout of the output.
 """
 
+from rlx.dtypes import f32
 from rlx.ir.graph import CONSTANT, PARAM, Graph, Node, Rewriter, Value
 from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.epilogue import FLOATS, Chain, Readers, grow, operands
@@ -14,15 +15,16 @@ def fuse_matmul(graph: Graph) -> Graph:
     """Rewrite products that have something to fuse."""
     from rlx.ops import TABLE
 
-    starts = [n.outputs[0] for n in graph.nodes if n.op.name == "matmul" and _fits(n)]
+    starts = [n.outputs[0] for n in graph.nodes if _fits(n)]
     if not starts:
         return graph
     readers = Readers(graph)
     last: dict[int, tuple[Node, Chain]] = {}
     inside: set[int] = set()
     for start in starts:
-        chain = grow(start, readers, transposes=True, skip=inside)
-        if not chain.grew and not any(_operand(v, i == 1)[1] for i, v in enumerate(start.node.inputs)):
+        whole = start.node.op.name == "matmul"
+        chain = grow(start, readers, transposes=whole, biased=not whole, skip=inside)
+        if not chain.grew and not (whole and any(_operand(v, i == 1)[1] for i, v in enumerate(start.node.inputs))):
             continue
         nodes = [start.node, *chain.nodes]
         inside.update(id(n) for n in nodes)
@@ -33,13 +35,20 @@ def fuse_matmul(graph: Graph) -> Graph:
     for node in graph.nodes:
         if id(node) in last:
             product, chain = last[id(node)]
-            _emit(rewriter, TABLE["fused_matmul"], product, chain, node)
+            if product.op.name == "matmul":
+                _emit(rewriter, TABLE["fused_matmul"], product, chain, node)
+            else:
+                emit_int8(rewriter, product, chain, node)
         elif id(node) not in inside:
             rewriter.copy(node)
     return eliminate_dead(rewriter.finish())
 
 
 def _fits(node: Node) -> bool:
+    if node.op.name == "int8_matmul":
+        return node.attrs["out"] == f32 and not node.attrs["epilogue"] and node.outputs[0].rank >= 2
+    if node.op.name != "matmul":
+        return False
     a, b = node.inputs
     assert a is not None and b is not None
     return a.dtype in FLOATS and a.rank >= 2 and b.rank >= 2 and node.outputs[0].type.is_static
@@ -60,6 +69,14 @@ def _operand(value: Value | None, right: bool) -> tuple[Value, tuple[int, ...] |
     if weight and (not right or perm[:-2] != tuple(range(rank - 2))):
         return value, None
     return source, perm
+
+
+def emit_int8(rewriter: Rewriter, product: Node, chain: Chain, like: Node) -> None:
+    """An 8-bit product with steps: its operands stay, bias and scale included."""
+    _, extras = operands(rewriter, chain)
+    fixed = [rewriter.get(v) for v in [*product.inputs, *[None] * 7][:7]]
+    new = rewriter.emit(product.op, [*fixed, *extras], {**product.attrs, "epilogue": tuple(chain.steps)}, like)
+    rewriter.replace(like.outputs[0], new[0])
 
 
 def _emit(rewriter: Rewriter, op: object, product: Node, chain: Chain, like: Node) -> None:

@@ -18,6 +18,7 @@ from rlx.passes.fuse_attention import fuse_attention
 from rlx.passes.fuse_conv import fold_batch_norm, fuse_conv
 from rlx.passes.fuse_elementwise import fuse_elementwise
 from rlx.passes.fuse_matmul import fuse_matmul
+from rlx.passes.fuse_quantised import depthwise_in_floats, fuse_quantised
 from rlx.passes.halves import widen_halves
 from rlx.passes.layout import channels_last
 
@@ -39,12 +40,14 @@ def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]
     return [
         Pass("eliminate-dead", eliminate_dead),
         Pass("simplify", simplify),
+        Pass("fuse-quantised", fuse_quantised),  # before the weights' dequantisation is folded
         fold,
         Pass("inline-branches", inline_branches),
         Pass("merge-common", merge_common),
         Pass("fold-batch-norm", fold_batch_norm),
         Pass("fuse-activations", fuse_activations),
         *required,
+        Pass("depthwise-in-floats", depthwise_in_floats),
         Pass("channels-last", channels_last),
         Pass("simplify-again", simplify),
         Pass("merge-again", merge_common),
