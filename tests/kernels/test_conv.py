@@ -170,3 +170,54 @@ def test_depthwise(case, dtype, level, guarded):
         else:
             want = np.clip(reference(x, w, s) + b, -1, 1)
             np.testing.assert_allclose(out, want, atol=1e-4)
+
+
+# spatial, C, OC, kernel, strides, dilations, pads, output padding, groups
+TRANSPOSED = [
+    ((5, 9), 6, 20, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), (0, 0), 1),
+    ((4, 30), 8, 17, (4, 4), (2, 2), (1, 1), (1, 1, 1, 1), (0, 0), 1),
+    ((6, 7), 4, 6, (3, 3), (2, 1), (1, 1), (1, 0, 0, 1), (1, 0), 2),
+    ((5, 5), 3, 5, (3, 2), (3, 4), (2, 3), (1, 0, 2, 1), (0, 0), 1),
+    ((40,), 5, 18, (16,), (8,), (1,), (4, 4), (0,), 1),
+    ((7,), 700, 3, (3,), (2,), (2,), (1, 1), (1,), 1),
+    ((2, 3, 4), 3, 4, (2, 3, 2), (2, 1, 2), (1, 2, 1), (0, 1, 0, 1, 1, 0), (0, 0, 1), 1),
+    ((1, 1), 2, 3, (1, 1), (3, 3), (1, 1), (0, 0, 0, 0), (2, 1), 1),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", TRANSPOSED, ids=str)
+def test_conv_transpose(case, dtype, level, guarded):
+    spatial, c, oc, kernel, strides, dilations, pads, extra, groups = case
+    s = gemm.conv_transpose_shape((2, *spatial, c), oc, kernel, strides=strides, groups=groups,
+                                  dilations=dilations, pads=pads, output_padding=extra)
+    x = guarded(random(2, *s.in_, c, dtype=dtype))
+    w = guarded(random(oc, *s.kernel, s.c, dtype=dtype))
+    bias = guarded(random(oc, dtype=dtype))
+
+    def scatter(x, w):
+        full = np.zeros((2, *((n - 1) * st + (k - 1) * d + 1 + 9 for n, st, k, d in
+                              zip(s.in_, s.strides, s.kernel, s.dilations, strict=True)), oc))
+        for tap in itertools.product(*map(range, s.kernel)):
+            at = (slice(None), *(slice(t * d, t * d + (n - 1) * st + 1, st) for t, d, n, st in
+                                 zip(tap, s.dilations, s.in_, s.strides, strict=True)))
+            for g in range(groups):
+                own = slice(g * s.oc, (g + 1) * s.oc)
+                a = x[..., g * s.c : (g + 1) * s.c].astype(np.float64)
+                full[(*at, own)] += a @ w[(own, *tap)].T.astype(np.float64)
+        crop = (slice(None), *(slice(p, p + o) for p, o in zip(s.pads, s.out, strict=True)))
+        return full[crop]
+
+    plan = gemm.plan_pack_conv_transpose(s, dtype=dtype, level=level)
+    packed = np.full(groups * gemm.packed_bytes(s.depth, s.oc, dtype, level) // x.itemsize, np.nan,
+                     x.dtype)
+    call_kernel(plan.kernel, [w, packed], plan.attrs, extent=plan.extent, level=level, threads=2)
+    plan = gemm.plan_conv_transpose(s, dtype=dtype, level=level)
+    for threads in (1, 2):
+        out = guarded(np.full((2, *s.out, oc), np.nan, x.dtype))
+        work = np.full(plan.workspace * threads, 0xFF, np.uint8)
+        call_kernel(plan.kernel, [x, guarded(packed), out, bias, work], plan.attrs,
+                    extent=plan.extent, threads=threads, level=level)
+        size = scatter(np.abs(x), np.abs(w)) + np.abs(bias) + 1e-30
+        assert not np.isnan(out).any()
+        assert (np.abs(out - (scatter(x, w) + bias)) <= TOLERANCE[dtype] * size).all()

@@ -7,7 +7,7 @@ never on the number of threads.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlx.lower.program import AttrValue
 from rlx.runtime import kernels
@@ -459,3 +459,99 @@ def plan_depthwise(
     extent = s.batch * s.out[0] * s.out[1]
     grain = max(1, int(extent * _TASK_NS / max(1.0, cost)))
     return Plan(name, attrs, extent, grain if grain < extent else 0, work, int(cost) + 60)
+
+
+def conv_transpose_shape(
+    input_shape: Sequence[int],
+    oc: int,
+    kernel: Sequence[int],
+    *,
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    output_padding: Sequence[int] | None = None,
+    groups: int = 1,
+) -> ConvShape:
+    """Geometry of a transposed convolution; `pads` crops the full result (begin..., end...)."""
+    d = len(kernel)
+    strides, dilations = strides or [1] * d, dilations or [1] * d
+    pads, extra = pads or [0] * (2 * d), output_padding or [0] * d
+    out = [
+        max(0, (x - 1) * strides[i] + (k - 1) * dilations[i] + 1 - pads[i] - pads[i + d] + extra[i])
+        for i, (x, k) in enumerate(zip(input_shape[1:-1], kernel, strict=True))
+    ]
+    shape = conv_shape(
+        input_shape, oc, kernel, strides=strides, dilations=dilations, pads=pads, groups=groups
+    )
+    full = (*([1] * (3 - d)), *out)
+    return replace(shape, out=(full[0], full[1], full[2]))
+
+
+def plan_pack_conv_transpose(s: ConvShape, *, dtype: str = "f32", level: str | None = None) -> Plan:
+    """Plan the packing of weights [groups * OC, k_d, k_h, k_w, C]; args: weights, packed.
+
+    The packed weights take `groups * packed_bytes(depth, oc)` bytes.
+    """
+    drop = ("batch", "ldi", "ldo")
+    geometry = conv_geometry(s, None, None)
+    attrs = {
+        name: value
+        for name, value in geometry.items()
+        if name not in drop and not name.startswith(("in_", "out_"))
+    }
+    size = s.groups * packed_bytes(s.depth, s.oc, dtype, level)
+    return Plan(f"pack_conv_transpose.{dtype}", attrs, math.prod(s.strides), 1, 0, size + 100)
+
+
+def plan_conv_transpose(
+    s: ConvShape,
+    *,
+    dtype: str = "f32",
+    ldi: int | None = None,
+    ldo: int | None = None,
+    clamp: tuple[float, float] | None = None,
+    steps: Sequence[Step] = (),
+    out_size: int | None = None,
+    level: str | None = None,
+) -> Plan:
+    """Plan a transposed convolution over weights packed by `plan_pack_conv_transpose`.
+
+    Arguments of the thunk as in `plan_conv`; the workspace is always needed.
+    """
+    size = ITEM_SIZE[dtype]
+    name = f"conv_transpose.{dtype}@nhwc"
+    isa = level_of(name, level)
+    mr, nr = panel(dtype, level)
+    phases = math.prod(s.strides)
+    counts = [
+        [-(-max(0, o - r) // st) for r in range(st)] for o, st in zip(s.out, s.strides, strict=True)
+    ]
+    taps = [-(-k // st) for k, st in zip(s.kernel, s.strides, strict=True)]
+    depth = math.prod(taps) * s.c
+    cost = phases * _gemm_cost(-(-s.rows // phases), max(s.oc, nr), depth, s.groups, dtype, isa)
+    kc = k_block(s.depth)
+    n_blocks = -(-s.oc * kc * size // _L2_BLOCK)
+    nc = max(nr, _split(s.oc, n_blocks, nr))
+    tasks = int(min(16, max(1, cost / _TASK_NS)))
+    lines = max(1, s.batch * counts[0][0] * counts[1][0] * phases // tasks)
+    narrow = out_size is not None and out_size != size
+    work = mr * ((kc + 2 * nr - 1) // nr * nr)
+    work += lines * counts[2][0] * nc if narrow else 0
+    work = -(-work * size // 64) * 64
+    lo, hi = clamp if clamp is not None else (0.0, 0.0)
+    attrs = conv_geometry(s, ldi, ldo) | {
+        "lines": lines,
+        "nc": nc,
+        "kc": kc,
+        "out_size": out_size if out_size is not None else size,
+        "work_stride": work,
+        "clamp": int(clamp is not None),
+        "lo": lo,
+        "hi": hi,
+        "steps": encode_steps(steps),
+    }
+    blocks = sum(
+        -(-s.batch * d * h // lines) for d in counts[0] for h in counts[1] for w in counts[2] if w
+    )
+    extent = s.groups * -(-s.oc // nc) * blocks
+    return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, int(cost))

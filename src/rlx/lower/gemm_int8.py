@@ -104,8 +104,8 @@ def _blocks(m: int, n: int, k: int, items: int, isa: str, mr: int, nr: int) -> t
     m_blocks = max(1, min(tiles, -(-want // max(1, items * n_blocks))))
     mc = -(-tiles // m_blocks) * rows
     if 2 * items * n_blocks * m_blocks <= want:
-        blocks = -(-want // (items * m_blocks))
-        nc = min(nc, max(1, -(-(-(-n // nr)) // blocks)) * nr)
+        blocks, panels = -(-want // (items * m_blocks)), -(-n // nr)
+        nc = min(nc, max(1, -(-panels // blocks)) * nr)
     return mc, nc, cost
 
 

@@ -19,25 +19,45 @@ typedef struct NAME(conv) {
     int64_t merged;   /* the taps of a kernel row are one run */
     int64_t by_row;   /* tiles end where an output row ends */
     int64_t ld_tile;
+    int64_t phase;    /* of a transposed convolution: output pixels are not side by side */
+    int64_t place[4]; /* elements from image, plane, line and pixel of the output to the next */
 } NAME(conv);
+
+/* What follows from the geometry. */
+static void NAME(derive)(NAME(conv) *p) {
+    p->rows = p->batch * p->out[0] * p->out[1] * p->out[2];
+    p->k = p->kernel[0] * p->kernel[1] * p->kernel[2] * p->c;
+    p->merged = p->ldi == p->c && (p->dilation[2] == 1 || p->kernel[2] == 1);
+    p->run = p->merged ? p->kernel[2] * p->c : p->c;
+    p->ld_tile = (p->kc + 2 * W - 1) / W * W;
+}
 
 static NAME(conv) NAME(conv_of)(const int64_t *at) {
     NAME(conv) p;
     memcpy(&p, at, 30 * sizeof(int64_t));
     p.lo = (T)RLX_F(at, 30), p.hi = (T)RLX_F(at, 31);
     p.steps = RLX_LIST(at, 32), p.n_steps = RLX_COUNT(at, 32);
-    p.rows = p.batch * p.out[0] * p.out[1] * p.out[2];
-    p.k = p.kernel[0] * p.kernel[1] * p.kernel[2] * p.c;
-    p.merged = p.ldi == p.c && (p.dilation[2] == 1 || p.kernel[2] == 1);
-    p.run = p.merged ? p.kernel[2] * p.c : p.c;
+    NAME(derive)(&p);
     p.by_row = p.out[2] >= RLX_GEMM_MR * 2 / 3 && p.mc % p.out[2] == 0;
-    p.ld_tile = (p.kc + 2 * W - 1) / W * W;
+    p.phase = 0;
+    p.place[3] = p.ldo;
     return p;
 }
 
 typedef struct NAME(pixel) {
     int64_t image, d, h, w; /* coordinates of the first tap */
 } NAME(pixel);
+
+/* Element offset of output pixel i. */
+static inline int64_t NAME(place_of)(const NAME(conv) *p, int64_t i) {
+    if (!p->phase)
+        return i * p->ldo;
+    int64_t at = i % p->out[2] * p->place[3];
+    i /= p->out[2];
+    at += i % p->out[1] * p->place[2];
+    i /= p->out[1];
+    return at + i % p->out[0] * p->place[1] + i / p->out[0] * p->place[0];
+}
 
 static inline NAME(pixel) NAME(pixel_of)(const NAME(conv) *p, int64_t i) {
     NAME(pixel) x;
@@ -169,8 +189,14 @@ static void NAME(patch)(const NAME(conv) *p, const T *in, T *dst, const NAME(pix
 /* Choose how the micro-kernel reads the rows [i, i + rows) and prepare it. */
 static void NAME(rows_of)(const NAME(conv) *p, const T *in, T *work, int64_t i, int64_t k0,
                           int64_t k1, rlx_gemm_run *runs, NAME(block) *g) {
+    if (k0 == k1) { /* no taps: zeros */
+        runs[0] = (rlx_gemm_run){0, 0, 0};
+        g->a = work;
+        g->end = runs + 1;
+        return;
+    }
     int64_t first = k0 / p->run, last = (k1 - 1) / p->run;
-    if (p->by_row && k1 > k0 && last - first < CONV_MAX_RUNS && p->run >= 4) {
+    if (p->by_row && last - first < CONV_MAX_RUNS && p->run >= 4) {
         int64_t line = p->in[2] * p->ldi;
         NAME(pixel) x = NAME(pixel_of)(p, i);
         if (NAME(inside)(p, &x, g->rows)) {
@@ -203,17 +229,18 @@ static void NAME(rows_of)(const NAME(conv) *p, const T *in, T *work, int64_t i, 
     g->end = runs + 1;
 }
 
-static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(conv) *p, int64_t g0,
-                           int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
+/* One task: pixels [m0, m1) x channels [n0, n1) of a group. out: where output
+ * pixel 0 is, in elements; step: logical pixels from one pixel of a line to the next. */
+static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(conv) *p,
+                           const T *packed, int64_t origin, int64_t step, int64_t g0, int64_t m0,
+                           int64_t m1, int64_t n0, int64_t n1) {
     int64_t cols = n1 - n0, panels = (p->oc + W - 1) / W, column = g0 * p->oc + n0;
     const T *in = (const T *)RLX_PTR(t, f, 0) + g0 * p->c;
-    const T *b = (const T *)RLX_PTR(t, f, 1) + g0 * panels * W * p->k + n0 * p->k;
+    const T *b = packed + g0 * panels * W * p->k + n0 * p->k;
     const T *bias = (const T *)RLX_OPT(t, f, 3);
     T *work = (T *)(RLX_PTR(t, f, 4) + f->tid * p->work_stride);
     int narrow = p->out_size != (int64_t)sizeof(T);
-    char *out = RLX_PTR(t, f, 2) + (m0 * p->ldo + column) * p->out_size;
-    T *c = narrow ? work + RLX_GEMM_MR * p->ld_tile : (T *)out;
-    int64_t ldc = narrow ? cols : p->ldo;
+    int64_t ldc = narrow ? cols : p->place[3];
     rlx_gemm_run runs[CONV_MAX_RUNS];
 
     for (int64_t k0 = 0; k0 == 0 || k0 < p->k; k0 += p->kc) {
@@ -226,12 +253,13 @@ static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(co
             g.rows = p->by_row ? rlx_tile_rows(p->out[2], RLX_GEMM_MR, i % p->out[2])
                                : rlx_tile_rows(m1 - m0, RLX_GEMM_MR, i - m0);
             NAME(rows_of)(p, in, work, i, k0, k1, runs, &g);
-            g.c = c + (i - m0) * ldc;
+            int64_t place = origin + NAME(place_of)(p, i);
+            char *out = RLX_PTR(t, f, 2) + (place + column) * p->out_size;
+            g.c = narrow ? work + RLX_GEMM_MR * p->ld_tile + (i - m0) * ldc : (T *)out;
             NAME(rlx_gemm_rows)(&g);
             if (last && p->n_steps) {
-                rlx_epi_tile tile = {(char *)g.c, out + (i - m0) * p->ldo * p->out_size, ldc,
-                                     p->ldo, sizeof(T), p->out_size, g.rows, cols, i, column,
-                                     i * p->ldo + column};
+                rlx_epi_tile tile = {(char *)g.c, out, ldc, p->place[3], sizeof(T), p->out_size,
+                                     g.rows, cols, place / p->ldo, step, column, place + column};
                 int status = rlx_epilogue(t, f, p->steps, p->n_steps, &tile);
                 if (status)
                     return status;
@@ -250,7 +278,7 @@ static int NAME(conv_run)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, in
         int64_t n0 = rest % n_blocks * p.nc, g = rest / n_blocks;
         int64_t m1 = m0 + p.mc < p.rows ? m0 + p.mc : p.rows;
         int64_t n1 = n0 + p.nc < p.oc ? n0 + p.nc : p.oc;
-        int status = NAME(conv_task)(t, f, &p, g, m0, m1, n0, n1);
+        int status = NAME(conv_task)(t, f, &p, (const T *)RLX_PTR(t, f, 1), 0, 1, g, m0, m1, n0, n1);
         if (status)
             return status;
     }

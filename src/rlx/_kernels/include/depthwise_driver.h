@@ -176,7 +176,7 @@ static int NAME(depthwise_run)(const rlx_thunk *t, const rlx_frame *f, int64_t l
                 NAME(multiplied)(&tile);
             if (n_steps) {
                 rlx_epi_tile e = {(char *)tile.c, out, tile.ldc, p.ldo, sizeof(T), p.out_size,
-                                  tile.px, p.channels, row, 0, row * p.ldo};
+                                  tile.px, p.channels, row, 1, 0, row * p.ldo};
                 int status = rlx_epilogue(t, f, steps, n_steps, &e);
                 if (status)
                     return status;

@@ -39,6 +39,7 @@ typedef struct rlx_epi_tile {
     int64_t acc_size, out_size;
     int64_t rows, cols;
     int64_t row;     /* of the tile's first row, over (batch, M) */
+    int64_t row_step; /* from one tile row to the next */
     int64_t col;     /* of the tile's first column */
     int64_t offset;  /* element offset of the tile in the output */
 } rlx_epi_tile;
@@ -61,7 +62,7 @@ static int rlx_epilogue(const rlx_thunk *t, const rlx_frame *f, const int64_t *s
             operand += tile->col * size;
         } else if (kind == RLX_EPI_FULL) {
             operand += (tile->row * ld + tile->col) * size;
-            advance = ld;
+            advance = ld * tile->row_step;
         } else if (kind == RLX_EPI_SAME) {
             operand += tile->offset * size;
             advance = tile->ld_out;

@@ -83,7 +83,7 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
                 rlx_epi_tile tile = {
                     (char *)(c + (i - m0) * ldc), out + (i - m0) * p->ldo * p->out_size,
                     ldc, p->ldo, sizeof(T), p->out_size, g.rows, cols,
-                    row + i, n0, offset + i * p->ldo + n0};
+                    row + i, 1, n0, offset + i * p->ldo + n0};
                 int status = rlx_epilogue(t, f, p->steps, p->n_steps, &tile);
                 if (status)
                     return status;

@@ -12,6 +12,13 @@
  * 1-D and 2-D problems have leading dimensions of 1. A 1x1 convolution without stride and
  * padding is a matmul; rlx/lower/gemm.py says so.
  *
+ * pack_conv_transpose.f32   args: weights [groups * OC, k_d, k_h, k_w, C], packed (as many bytes
+ *   as for a convolution). extent: stride_d * stride_h * stride_w
+ * conv_transpose.f32@nhwc   args as conv.f32@nhwc; attrs too, with `lines` (output lines of a
+ *   phase per task) instead of mc; pad_* crops the front of the full result.
+ *   out[o] = sum over i, k with o = i * stride - pad + k * dilation of in[i] w[k].
+ *   extent: sum over phases of groups * ceil(OC / nc) * ceil(batch * lines of the phase / lines)
+ *
  * Design. An output pixel is a row of A whose K is k_d * k_h stretches of the
  * input (all taps of a kernel row lie side by side). The micro-kernel walks the
  * stretches; the rows of a tile, pixels of one output row, are a constant stride
@@ -32,8 +39,11 @@
 #define W RLX_W32
 #include "template.h"
 #include "conv_driver.h"
+#include "conv_transpose_driver.h"
 
 const rlx_kernel_row rlx_rows_conv_f32[] = {
     {"conv.f32@nhwc", conv_run_f32, CONV_LAYOUT, 0},
+    {"pack_conv_transpose.f32", pack_transpose_f32, PACK_TRANSPOSE_LAYOUT, 0},
+    {"conv_transpose.f32@nhwc", transpose_run_f32, CONV_TRANSPOSE_LAYOUT, 0},
     {NULL, NULL, NULL, 0},
 };

@@ -237,7 +237,7 @@ int rlx_int8_finish(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_post 
             finish_row(2, 0, to, c, n, at, row_sums[i], shift, lo, hi, zeros);
     }
     if (n_steps) {
-        rlx_epi_tile tile = {out, out, ldo, ldo, size, size, rows, n, row, col, offset};
+        rlx_epi_tile tile = {out, out, ldo, ldo, size, size, rows, n, row, 1, col, offset};
         return rlx_epilogue(t, f, steps, n_steps, &tile);
     }
     return RLX_OK;
