@@ -177,13 +177,9 @@ class _Layout:
         if not self.only_last(x):
             return False
         assert x is not None
-        pads = node.attrs["pads"]
-        if len(pads) != 2 * x.rank or "axes" in node.attrs:
-            return False
         perm = to_last(x.rank)
-        moved = (*(pads[p] for p in perm), *(pads[p + x.rank] for p in perm))
-        rest = [None if v is None else self.want_first(v) for v in node.inputs[1:]]
-        return self.done(node, self.r.emit(node.op, [self.last[x], *rest], {**node.attrs, "pads": moved}, node))
+        moved = {side: tuple(node.attrs[side][p] for p in perm) for side in ("before", "after")}
+        return self.done(node, self.r.emit(node.op, [self.last[x]], {**node.attrs, **moved}, node))
 
     def _with_axis(self, node: Node) -> bool:
         """An op along one axis that keeps the shape."""
