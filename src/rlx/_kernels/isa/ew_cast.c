@@ -32,7 +32,8 @@ WRAP(f32, float, f64, double)
         x = x < LOW ? LOW : x;                                                            \
         x = x > HIGH ? HIGH : x;                                                          \
         return (TO)(int32_t)x;                                                            \
-    }                                                                                     \
+    }
+#define CLAMP_LOOP(to, TO, from, FROM) \
     RLX_EW1(cast_##to##_##from, FROM, TO, sat_##to##_##from(x))
 #define BOUNDED(to, TO, from, FROM, LOW, END, LAST)                                       \
     RLX_INLINE TO sat_##to##_##from(FROM x) {                                             \
@@ -53,6 +54,66 @@ WRAP(f32, float, f64, double)
     BOUNDED(u64, uint64_t, from, FROM, 0, 0x1p64f, UINT64_MAX)
 INTS_FROM_FLOAT(f32, float)
 INTS_FROM_FLOAT(f64, double)
+CLAMP_LOOP(i8, int8_t, f64, double)
+CLAMP_LOOP(u8, uint8_t, f64, double)
+CLAMP_LOOP(i16, int16_t, f64, double)
+CLAMP_LOOP(u16, uint16_t, f64, double)
+
+/* f32 to narrow integers, the way out of dequantised blocks, by hand: what the
+ * compiler makes of the selects is four times slower. `max` and `min` give the
+ * second operand for NaN. */
+#if defined(__AVX512BW__)
+#define NARROW(to, TO, bounded, pack, bits)                                               \
+    static int cast_##to##_f32(RLX_EW_ARGS) {                                             \
+        const float *a = a_;                                                              \
+        TO *d = dst;                                                                      \
+        for (int64_t i = 0; i < n; i += 16) {                                             \
+            __mmask16 m = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : 0xFFFF;         \
+            __m512 x = _mm512_maskz_loadu_ps(m, a + i);                                   \
+            _mm512_mask_##pack##_storeu_epi##bits(d + i, m, _mm512_cvttps_epi32(bounded)); \
+        }                                                                                 \
+        return RLX_OK;                                                                    \
+    }
+#define SIGNED(high)                                                                      \
+    _mm512_maskz_min_ps(_mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), x, _mm512_set1_ps(high))
+#define UNSIGNED(high) _mm512_min_ps(_mm512_max_ps(x, _mm512_setzero_ps()), _mm512_set1_ps(high))
+NARROW(i8, int8_t, SIGNED(127), cvtsepi32, 8)
+NARROW(i16, int16_t, SIGNED(32767), cvtsepi32, 16)
+NARROW(u8, uint8_t, UNSIGNED(255), cvtepi32, 8)
+NARROW(u16, uint16_t, UNSIGNED(65535), cvtepi32, 16)
+#elif defined(__AVX2__)
+#define NARROW(to, TO, bounded, pack)                                                     \
+    static int cast_##to##_f32(RLX_EW_ARGS) {                                             \
+        const float *a = a_;                                                              \
+        TO *d = dst;                                                                      \
+        int64_t i = 0;                                                                    \
+        for (; i + 8 <= n; i += 8) {                                                      \
+            __m256 x = _mm256_loadu_ps(a + i);                                            \
+            __m256i v = _mm256_cvttps_epi32(bounded);                                     \
+            __m128i low = _mm256_castsi256_si128(v), high = _mm256_extracti128_si256(v, 1); \
+            pack;                                                                         \
+        }                                                                                 \
+        for (; i < n; i++)                                                                \
+            d[i] = sat_##to##_f32(a[i]);                                                  \
+        return RLX_OK;                                                                    \
+    }
+#define CLAMP(x, low, high) \
+    _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(low)), _mm256_set1_ps(high))
+#define SIGNED(low, high) CLAMP(_mm256_and_ps(x, _mm256_cmp_ps(x, x, _CMP_ORD_Q)), low, high)
+#define STORE8(v) _mm_storel_epi64((__m128i *)(d + i), v)
+#define STORE16(v) _mm_storeu_si128((__m128i *)(d + i), v)
+NARROW(i8, int8_t, SIGNED(-128, 127),
+       low = _mm_packs_epi32(low, high); STORE8(_mm_packs_epi16(low, low)))
+NARROW(i16, int16_t, SIGNED(-32768, 32767), STORE16(_mm_packs_epi32(low, high)))
+NARROW(u8, uint8_t, CLAMP(x, 0, 255),
+       low = _mm_packus_epi32(low, high); STORE8(_mm_packus_epi16(low, low)))
+NARROW(u16, uint16_t, CLAMP(x, 0, 65535), STORE16(_mm_packus_epi32(low, high)))
+#else
+CLAMP_LOOP(i8, int8_t, f32, float)
+CLAMP_LOOP(u8, uint8_t, f32, float)
+CLAMP_LOOP(i16, int16_t, f32, float)
+CLAMP_LOOP(u16, uint16_t, f32, float)
+#endif
 
 #define TRUTH(to, TO, from, FROM) RLX_EW1(cast_##to##_##from, FROM, TO, x != 0)
 FROM_INTS(TRUTH, bool, uint8_t)
