@@ -204,3 +204,95 @@ fused_attention = OpDef(
            Attr("window", "int", None), Attr("empty", "float", 0.0)),
     dtypes=FLOATS, tolerance=TOLERANCE, internal=True,
 )
+
+
+# -- rotary position embedding --------------------------------------------------------
+
+
+def _infer_rotary(x: TensorType, cos: TensorType, sin: TensorType, positions: TensorType | None = None, *, interleaved: bool,
+                  num_heads: int | None, rotary_dim: int) -> tuple[TensorType, ...]:
+    op = "rotary_embedding"
+    require_dtype(op, same_dtype(op, [x, cos, sin]), FLOATS)
+    b, _, s, d = _heads(op, "x", x, num_heads)
+    width = rotary_dim or d
+    if isinstance(width, int) and (width % 2 or width < 0 or (isinstance(d, int) and width > d)):
+        raise TypeRuleError(f"{op}: rotary_dim must be even and at most {d}, got {width}")
+    if cos.shape != sin.shape or cos.shape[-1:] != (width // 2,):
+        raise TypeRuleError(f"{op}: cos and sin must end with {width // 2}, got {cos} and {sin}")
+    if positions is None:
+        if cos.rank != 3 or broadcast([cos.shape[:2], (b, s)], op) != (b, s):
+            raise TypeRuleError(f"{op}: cos without positions must be [{b}, {s}, {width // 2}], got {cos}")
+    else:
+        require_rank(op, cos, 2, 2, "cos")
+        require_dtype(op, positions.dtype, (dtypes.i32, dtypes.i64), "positions")
+        if positions.rank != 2 or broadcast([positions.shape, (b, s)], op) != (b, s):
+            raise TypeRuleError(f"{op}: positions must be [{b}, {s}], got {positions}")
+    return (x,)
+
+
+def _rotary(x: Array, cos: Array, sin: Array, positions: Array | None = None, *, interleaved: bool, num_heads: int | None,
+            rotary_dim: int) -> Array:
+    y = _split(x, num_heads)
+    width = rotary_dim or y.shape[3]
+    c, s = (t[:, None] if positions is None else t[positions][:, None] for t in (cos, sin))
+    part, rest = y[..., :width], y[..., width:]
+    a, b = (part[..., 0::2], part[..., 1::2]) if interleaved else (part[..., : width // 2], part[..., width // 2 :])
+    real, imag = c * a - s * b, s * a + c * b
+    turned = np.stack([real, imag], -1).reshape(part.shape) if interleaved else np.concatenate([real, imag], -1)
+    result = np.concatenate([turned, rest], -1)
+    return result if x.ndim == 4 else result.transpose(0, 2, 1, 3).reshape(x.shape)
+
+
+def _rotary_in_ops(x: Any, cos: Any, sin: Any, positions: Any = None, *, interleaved: bool, num_heads: int | None, rotary_dim: int) -> Any:
+    from rlx import ops
+
+    b, heads, s, d = _heads("rotary_embedding", "x", x.type, num_heads)
+    y = x if x.rank == 4 else ops.reshape(x, shape=(b, s, heads, d))
+    width, at = rotary_dim or d, 1 if x.rank == 4 else 2
+    c, n = (ops.unsqueeze(t if positions is None else ops.gather(t, positions, axis=0), at) for t in (cos, sin))
+
+    def cut(start: int, stop: int, step: int = 1) -> Any:
+        return ops.slice(y, starts=(start,), stops=(stop,), axes=(-1,), steps=(step,))
+
+    first, second = (cut(0, width, 2), cut(1, width, 2)) if interleaved else (cut(0, width // 2), cut(width // 2, width))
+    real, imag = c * first - n * second, n * first + c * second
+    if interleaved:
+        turned = ops.concat(ops.unsqueeze(real, -1), ops.unsqueeze(imag, -1), axis=-1)
+        turned = ops.reshape(turned, shape=(*y.shape[:-1], width))
+        parts = [turned]
+    else:
+        parts = [real, imag]
+    if width != d:
+        parts.append(cut(width, d))
+    result = ops.concat(*parts, axis=-1) if len(parts) > 1 else parts[0]
+    return result if x.rank == 4 else ops.reshape(result, shape=x.shape)
+
+
+def _rotary_samples(dtype: DType, rng: Rng) -> list[Sample]:
+    def table(*shape: int) -> tuple[Array, Array]:
+        angle = rng.uniform(-3, 3, shape)
+        return np.cos(angle).astype(dtype.numpy), np.sin(angle).astype(dtype.numpy)
+
+    x, flat = data(rng, dtype, 2, 3, 5, 8), data(rng, dtype, 2, 5, 24)
+    positions = rng.integers(0, 9, (2, 5))
+    return [
+        Sample((x, *table(9, 4), positions)), Sample((x, *table(9, 4), positions), {"interleaved": True}), Sample((x, *table(2, 5, 4))),
+        Sample((flat, *table(9, 4), positions.astype(np.int32)), {"num_heads": 3}), Sample((x, *table(9, 2), positions), {"rotary_dim": 4}),
+        Sample((flat, *table(9, 3), positions), {"num_heads": 3, "rotary_dim": 6, "interleaved": True}), Sample((x[:, :, :0], *table(2, 0, 4))),
+    ]
+
+
+def _rotary_errors() -> list[ErrorSample]:
+    x, c = np.zeros((1, 2, 3, 8), np.float32), np.zeros((1, 3, 4), np.float32)
+    return [ErrorSample((x, c[..., :3], c[..., :3]), {}, "must end with"), ErrorSample((x, c, c), {"rotary_dim": 3}, "even"),
+            ErrorSample((x, c[0], c[0]), {}, "without positions"), ErrorSample((x, c[0], c[0], np.zeros((1, 3), np.float32)), {}, "positions type")]
+
+
+rotary_embedding = OpDef(
+    "rotary_embedding", ("x", "cos", "sin", "positions?"), _infer_rotary, _rotary,
+    "Pairs of x turned by angles: x [B, H, S, D] or [B, S, H*D] with num_heads; cos and sin are [B, S, D / 2], or tables [P, D / 2] "
+    "read at positions [B, S]. interleaved: pairs are neighbours, else halves. rotary_dim: only the first so many (0: all).",
+    attrs=(Attr("interleaved", "bool", False), Attr("num_heads", "int", None), Attr("rotary_dim", "int", 0)), dtypes=FLOATS,
+    decompose=_rotary_in_ops, samples=_rotary_samples, errors=_rotary_errors,
+    tolerance=Tolerance(rtol={"f32": 2e-6, "f16": 1e-2, "bf16": 8e-2}, atol={"f32": 2e-6, "f64": 1e-14, "f16": 2e-2, "bf16": 1.2e-1}),
+)
