@@ -42,9 +42,6 @@ def test_there_are_pages_with_examples() -> None:
 
 def test_links_between_pages_lead_somewhere() -> None:
     """Relative links of README and docs name files that exist."""
-    broken = []
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-            if "://" not in target and not (page.parent / target).exists():
-                broken.append(f"{page.relative_to(ROOT)}: {target}")
+    links = [(p, t) for p in PAGES for t in re.findall(r"\]\(([^)#]+)", p.read_text()) if "://" not in t]
+    broken = [f"{p.relative_to(ROOT)}: {t}" for p, t in links if not (p.parent / t).exists()]
     assert not broken

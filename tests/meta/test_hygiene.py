@@ -11,8 +11,10 @@ CODE = [p for top in ("src", "tests", "tools", "asv_bench", "examples") for p in
         if "__pycache__" not in p.parts]
 PACKAGE = [p for p in CODE if (ROOT / "src") in p.parents]
 TESTS = [p for p in CODE if (ROOT / "tests") in p.parents]
-TEXT = CODE + [p for suffix in ("pyx", "pxd", "pyi", "c", "h", "inc") for p in sorted((ROOT / "src").rglob(f"*.{suffix}"))]
-TEXT += [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "pyproject.toml", ROOT / "meson.build"]
+COMPILED = {".pyx", ".pxd", ".pyi", ".c", ".h", ".inc"}
+TEXT = CODE + sorted(p for p in (ROOT / "src").rglob("*") if p.suffix in COMPILED)
+TEXT += [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+TEXT += [ROOT / "pyproject.toml", ROOT / "meson.build"]
 MOST_LINES = 900
 
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|root|work|Users)/\w")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rlx.lower import gemm
 from rlx.lower.gemm import ConvShape, Plan, Step
-from rlx.runtime.link import AttrValue
+from rlx.lower.program import AttrValue
 
 OUT_I32, OUT_F32, OUT_U8, OUT_I8 = 0, 1, 2, 3
 _MACS_PER_NS = {"baseline": 8.0, "avx2": 30.0, "avx512": 150.0}

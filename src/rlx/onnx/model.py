@@ -11,6 +11,7 @@ from onnx import ModelProto, TypeProto, defs
 
 from rlx import dtypes
 from rlx._kernels import _interp
+from rlx.compiler import Compiled
 from rlx.errors import BindingError, BindingTypeError, FormatError, UnknownNameError, UnsupportedOpError
 from rlx.ir.graph import Graph
 from rlx.onnx import registry
@@ -275,13 +276,20 @@ class Model:
             outcome = step.run(values, 0) if step.children else None
         return found
 
+    def compiled_for(self, inputs: Mapping[str, Any]) -> list[Compiled]:
+        """What a run with these inputs goes through, in order: graphs after passes, and their programs.
+
+        The model is run once with them.
+        """
+        self.run(inputs)
+        return [v.compiled for v in self._path(inputs)]
+
     def graph_for(self, inputs: Mapping[str, Any]) -> Graph:
         """The graph that inputs of these shapes run, after passes; of a model in stages the largest.
 
         The model is run once with them.
         """
-        self.run(inputs)
-        return max((v.compiled.graph for v in self._path(inputs)), key=len)
+        return max((c.graph for c in self.compiled_for(inputs)), key=len)
 
     def __repr__(self) -> str:
         ins = ", ".join(f"{k}: {t}" for k, t in self._inputs.items())

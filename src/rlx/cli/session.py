@@ -1,0 +1,167 @@
+"""What the commands share: progress, loading, inputs made from what the model declares."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rlx import dtypes
+from rlx.errors import ConfigError
+from rlx.loading import load
+
+Array = npt.NDArray[Any]
+
+
+class Declared(Protocol):
+    """What a model says of an input or output."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int | str | None, ...] | None: ...
+    @property
+    def default(self) -> bool: ...
+
+
+@dataclass
+class Session:
+    """A loaded model and its inputs."""
+
+    path: Path
+    model: Any
+    inputs: dict[str, Any]
+    quiet: bool
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        """Say on stderr what is being done and how long it took."""
+        with step(what, self.quiet):
+            yield
+
+
+@contextmanager
+def step(what: str, quiet: bool) -> Iterator[None]:
+    """Say on stderr what is being done and how long it took."""
+    if quiet:
+        yield
+        return
+    print(f"{what} ... ", end="", file=sys.stderr, flush=True)
+    start = time.perf_counter()
+    try:
+        yield
+    except BaseException:
+        print("failed", file=sys.stderr)
+        raise
+    print(f"{time.perf_counter() - start:.2f} s", file=sys.stderr)
+
+
+def open_session(options: argparse.Namespace) -> Session:
+    """Load the model that the options name, make its inputs, run it once."""
+    with step(f"loading {options.model.name}", options.quiet):
+        model = load(options.model, threads=options.threads)
+    inputs = make_inputs(model.signature.inputs, options.input, options.dim, options.quiet)
+    session = Session(options.model, model, inputs, options.quiet)
+    with session.step("compiling and first run"):
+        model.run(inputs)
+    return session
+
+
+def _pairs(items: Sequence[str], option: str) -> dict[str, str]:
+    found = {}
+    for item in items:
+        name, separator, value = item.partition("=")
+        if not separator or not name:
+            raise ConfigError(f"{option}: must be NAME=VALUE, got {item!r}")
+        found[name] = value
+    return found
+
+
+def make_inputs(
+    declared: Mapping[str, Declared], given: Sequence[str], dims: Sequence[str], quiet: bool = True
+) -> dict[str, Any]:
+    """Arrays for every input that must be given.
+
+    Raises
+    ------
+    ConfigError
+        An option names no input, or its value cannot be read.
+    """
+    sizes = {}
+    for name, text in _pairs(dims, "--dim").items():
+        if not text.isdigit():
+            raise ConfigError(f"--dim: size {name!r} must be a whole number, got {text!r}")
+        sizes[name] = int(text)
+    arrays: dict[str, Any] = {}
+    files = [item for item in given if item.endswith(".npz") and "=" not in item]
+    for file in files:
+        arrays.update(_read_npz(file, declared))
+    named = _pairs([item for item in given if item not in files], "--input")
+    for name in named:
+        if name not in declared:
+            raise ConfigError(f"--input: must name one of {list(declared)}, got {name!r}")
+    rng = np.random.default_rng(0)
+    random = []
+    for name, port in declared.items():
+        if name in arrays and name not in named:
+            continue
+        if name not in named and (port.default or port.kind == "optional"):
+            continue
+        if name not in named:
+            random.append(name)
+        arrays[name] = _value(name, port, named.get(name, "random"), sizes, rng)
+    if random and not quiet:
+        made = ", ".join(f"{n} {np.asarray(arrays[n]).dtype}{list(np.shape(arrays[n]))}" for n in random)
+        print(f"random input: {made}", file=sys.stderr)
+    return arrays
+
+
+def _read_npz(file: str, declared: Mapping[str, Declared]) -> dict[str, Array]:
+    with np.load(file, allow_pickle=False) as archive:
+        found = {k.removeprefix("in:"): archive[k] for k in archive.files if not k.startswith("out:")}
+    unknown = [k for k in found if k not in declared]
+    if unknown:
+        raise ConfigError(f"--input {file}: arrays must be named as inputs {list(declared)}, got {unknown}")
+    return found
+
+
+def _value(name: str, port: Declared, text: str, sizes: Mapping[str, int], rng: np.random.Generator) -> Any:
+    if text.endswith(".npy"):
+        return np.load(text, allow_pickle=False)
+    if port.kind not in ("tensor", "optional"):
+        raise ConfigError(f"--input {name}: an input of kind {port.kind} cannot be made up; use the Python interface")
+    shape = tuple(_size(name, i, d, sizes) for i, d in enumerate(port.shape or ()))
+    if port.dtype == "string":
+        return np.full(shape, "" if text in ("random", "zeros") else text, object)
+    known = dtypes.BY_NAME.get(port.dtype)
+    if known is None:
+        raise ConfigError(f"--input {name}: element type {port.dtype} cannot be made up; give a .npy file")
+    if text == "zeros":
+        return np.zeros(shape, known.numpy)
+    if text == "random":
+        if known.is_float or known.is_complex:
+            return rng.standard_normal(shape).astype(known.numpy)
+        return rng.integers(0, 2, shape).astype(known.numpy)  # 0 and 1 are good indices, masks and flags
+    try:
+        return np.full(shape, float(text) if known.is_float else int(text), known.numpy)
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            f"--input {name}: must be a .npy file, 'random', 'zeros' or a number of {port.dtype}, got {text!r}"
+        ) from None
+
+
+def _size(name: str, axis: int, dim: int | str | None, sizes: Mapping[str, int]) -> int:
+    if isinstance(dim, int) and dim >= 0:
+        return dim
+    for key in (str(dim), f"{name}.{axis}"):
+        if key in sizes:
+            return sizes[key]
+    return 1
