@@ -660,6 +660,17 @@ def ne(
     name: str | None = None,
 ) -> Value: ...
 def neg(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def nll_loss(
+    x: Operand,
+    target: Operand,
+    weight: Operand | None = None,
+    /,
+    *,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    ignore_index: int | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def nonzero(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def one_hot(
     indices: Operand,
@@ -921,6 +932,19 @@ def roll(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def rotary_embedding(
+    x: Operand,
+    cos: Operand,
+    sin: Operand,
+    positions: Operand | None = None,
+    /,
+    *,
+    interleaved: bool = False,
+    num_heads: int | None = None,
+    rotary_dim: int = 0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def round(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def rsqrt(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def sample(
@@ -1032,6 +1056,17 @@ def softmax(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def softmax_cross_entropy(
+    x: Operand,
+    target: Operand,
+    weight: Operand | None = None,
+    /,
+    *,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    ignore_index: int | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value]: ...
 def softplus(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def softsign(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def space_to_depth(
