@@ -188,11 +188,10 @@ def test_long_sum_of_f64(level):
         assert (abs(got - want) <= 64 * np.spacing(want)).all()
 
 
-@pytest.mark.parametrize("name", ["f32", "f64", "i8", "i32", "u64"])
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("op", "name"), [
+    *((op, name) for op in OPS for name in ("f32", "i8", "i32")),
+    *((op, name) for op in OPS[:-1] for name in ("f64", "u64"))])
 def test_split_and_join(op, name, level):
-    if op == "mean" and name in ("f64", "u64"):
-        pytest.skip("has no split form")
     for shape in [(1, 5000, 1), (2, 999, 3), (1, 40, 200), (3, 0, 2)]:
         x = draw(shape, NAMES[name])
         if op == "prod":

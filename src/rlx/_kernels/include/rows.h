@@ -17,6 +17,33 @@ RLX_INLINE vf vf_max(vf p, vf a) { return vf_pick(vf_gt(p, a), p, a); }
 RLX_INLINE vd vd_max(vd p, vd a) { return vd_pick(vd_gt(p, a), p, a); }
 #endif
 
+/* Extrema in which a NaN of either operand wins: a NaN comes out of one of the
+ * two orders, and the bits of anything or-ed with a NaN are a NaN. */
+#define RLX_EXTREMUM(V, name, INTRINSIC, REG)                           \
+    RLX_INLINE V V##_##name##_nan(V a, V b) {                                    \
+        return (V)((V##_bits)(V)INTRINSIC((REG)a, (REG)b) |                      \
+                   (V##_bits)(V)INTRINSIC((REG)b, (REG)a));                      \
+    }
+typedef vi vf_bits;
+typedef vl vd_bits;
+#if defined(__AVX512F__)
+RLX_EXTREMUM(vf, max, _mm512_max_ps, __m512)
+RLX_EXTREMUM(vf, min, _mm512_min_ps, __m512)
+RLX_EXTREMUM(vd, max, _mm512_max_pd, __m512d)
+RLX_EXTREMUM(vd, min, _mm512_min_pd, __m512d)
+#elif defined(__AVX2__)
+RLX_EXTREMUM(vf, max, _mm256_max_ps, __m256)
+RLX_EXTREMUM(vf, min, _mm256_min_ps, __m256)
+RLX_EXTREMUM(vd, max, _mm256_max_pd, __m256d)
+RLX_EXTREMUM(vd, min, _mm256_min_pd, __m256d)
+#else
+RLX_INLINE vf vf_max_nan(vf a, vf b) { return vf_pick(vf_gt(b, a) | vf_ne(b, b), b, a); }
+RLX_INLINE vf vf_min_nan(vf a, vf b) { return vf_pick(vf_lt(b, a) | vf_ne(b, b), b, a); }
+RLX_INLINE vd vd_max_nan(vd a, vd b) { return vd_pick(vd_gt(b, a) | vd_ne(b, b), b, a); }
+RLX_INLINE vd vd_min_nan(vd a, vd b) { return vd_pick(vd_lt(b, a) | vd_ne(b, b), b, a); }
+#endif
+#undef RLX_EXTREMUM
+
 /* The first n < lanes elements; the other lanes hold `fill`. Stores of n. */
 #if defined(__AVX512F__)
 RLX_INLINE vf vf_load_fill(const float *p, int64_t n, vf fill) {

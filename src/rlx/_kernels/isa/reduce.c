@@ -40,7 +40,7 @@
 #include <math.h>
 
 #include "abi.h"
-#include "vec.h"
+#include "rows.h"
 
 #define CASCADE 64 /* terms added up before a sum moves one level up */
 #define LEVELS 5
@@ -90,8 +90,6 @@ static double rescued_l2(const double *x, int64_t r1, int64_t step, int64_t r2, 
 /* the accumulator is a: NaN in either wins */
 #define MAX_NAN(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
 #define MIN_NAN(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
-#define V_MAX_NAN(a, b) RLX_SELECT(((b) > (a)) | ((b) != (b)), b, a)
-#define V_MIN_NAN(a, b) RLX_SELECT(((b) < (a)) | ((b) != (b)), b, a)
 #define ABS(x) ((x) < 0 ? -(x) : (x))
 
 #define AS_IS(acc, n) (acc)
@@ -112,11 +110,15 @@ static double rescued_l2(const double *x, int64_t r1, int64_t step, int64_t r2, 
 #define T float
 #define TN f32
 #define WIDEN rlx_load_vd_f32
+#define V_MAX_NAN vf_max_nan
+#define V_MIN_NAN vf_min_nan
 #define LOWEST (-INFINITY)
 #define HIGHEST INFINITY
 #include "reduce_float.inc"
 #define T double
 #define TN f64
+#define V_MAX_NAN vd_max_nan
+#define V_MIN_NAN vd_min_nan
 #define LOWEST (-INFINITY)
 #define HIGHEST INFINITY
 #define REDO
