@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from rlx.ir.graph import Value as Value
     from rlx.loading import load as load
     from rlx.options import CompileOptions as CompileOptions
+    from rlx.options import RngOptions as RngOptions
     from rlx.runtime.executable import CompiledGraph as CompiledGraph
 
 _DTYPES = ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
@@ -56,6 +57,7 @@ _WHERE = {
     "Graph": "rlx.ir.graph",
     "Value": "rlx.ir.graph",
     "CompileOptions": "rlx.options",
+    "RngOptions": "rlx.options",
     "CompiledGraph": "rlx.runtime.executable",
     "Backend": "rlx.backend",
     "Session": "rlx.backend",

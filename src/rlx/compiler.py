@@ -62,7 +62,7 @@ def compile_static(graph: Graph, options: CompileOptions) -> Compiled:
     table = kernels.table(options.isa)
 
     def evaluate(part: Graph) -> dict[str, Array]:
-        from rlx.runtime.executable import run_once
+        from rlx.runtime.variant import run_once
 
         return run_once(compile_static(part, CompileOptions(threads=1, optimize=False, isa=options.isa)), {})
 

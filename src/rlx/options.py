@@ -34,6 +34,28 @@ def default_threads() -> int:
 
 
 @dataclass(frozen=True)
+class RngOptions:
+    """Random numbers of an executable.
+
+    Attributes
+    ----------
+    seed : int
+        Seed of all streams; 0 <= seed < 2**64. A stream is (seed, op, number of the run).
+    backend : str
+        `philox` (Philox4x32-10), or `zero`: every draw is 0.
+    """
+
+    seed: int = 0
+    backend: str = "philox"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**64:
+            raise ConfigError(f"RngOptions.seed: must be an int in [0, 2**64), got {self.seed!r}")
+        if self.backend not in ("philox", "zero"):
+            raise ConfigError(f"RngOptions.backend: must be 'philox' or 'zero', got {self.backend!r}")
+
+
+@dataclass(frozen=True)
 class CompileOptions:
     """How to compile.
 
@@ -54,6 +76,8 @@ class CompileOptions:
         Verify the graph after every pass and the memory plan independently.
     busy : str
         What a second concurrent call does: `raise` or `wait`.
+    rng : RngOptions
+        Seed and backend of random ops until `set_rng` says otherwise.
     isa : str, optional
         Cap on the ISA level.
     """
@@ -65,6 +89,7 @@ class CompileOptions:
     poison: bool = False
     check: bool = False
     busy: str = "raise"
+    rng: RngOptions = RngOptions()
     isa: str | None = None
 
     def __post_init__(self) -> None:

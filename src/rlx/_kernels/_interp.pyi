@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator, KeysView, Sequence
+from collections.abc import Iterator, KeysView, Sequence
 from typing import Any, Final, TypeAlias, final, overload
 
 import numpy as np
@@ -57,9 +57,19 @@ class Outputs:
     def values(self) -> tuple[_Array, ...]: ...
     def items(self) -> Iterator[tuple[str, _Array]]: ...
 
+@final
+class RunState:
+    @property
+    def seed(self) -> int: ...
+    @property
+    def counter(self) -> int: ...
+    @property
+    def backend(self) -> int: ...
+    def __init__(self, seed: int = 0, counter: int = 0, backend: int = 0) -> None: ...
+
 class Executor:
     spent: _Ints | None
-    after: Callable[..., object] | None
+    state: RunState
     @property
     def threads(self) -> int: ...
     @property

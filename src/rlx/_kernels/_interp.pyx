@@ -13,7 +13,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from rlx._kernels.abi cimport (
@@ -386,6 +386,42 @@ cdef class Outputs:
         return f"Outputs({parts})"
 
 
+cdef extern from "state.h" nogil:
+    ctypedef struct rlx_state:
+        uint64_t seed
+        uint64_t counter
+        int32_t backend
+        int32_t reserved
+
+
+@cython.final
+cdef class RunState:
+    """Random numbers of an executable: seed, number of the run, backend (0 Philox, 1 zeros)."""
+
+    cdef rlx_state state
+
+    def __init__(self, uint64_t seed=0, uint64_t counter=0, int32_t backend=0):
+        self.state.seed = seed
+        self.state.counter = counter
+        self.state.backend = backend
+        self.state.reserved = 0
+
+    @property
+    def seed(self):
+        """Seed of all streams."""
+        return self.state.seed
+
+    @property
+    def counter(self):
+        """Number of the next run since the seed was set."""
+        return self.state.counter
+
+    @property
+    def backend(self):
+        """0 Philox, 1 zeros."""
+        return self.state.backend
+
+
 cdef struct Port:
     int type_num
     int ndim
@@ -423,7 +459,7 @@ cdef class Executor:
     cdef int running
     cdef readonly int threads
     cdef public object spent
-    cdef public object after
+    cdef public RunState state
 
     def __cinit__(self, Program program, list inputs, list outputs, object helper, int threads):
         cdef int i, j
@@ -452,7 +488,7 @@ cdef class Executor:
                 self.ports[i].nbytes *= shape[j]
         self.cancel_flag = 0
         self.spent = None
-        self.after = None
+        self.state = RunState()
 
     def __dealloc__(self):
         PyMem_Free(self.base)
@@ -583,7 +619,7 @@ cdef class Executor:
         frame.base = self.base
         frame.error = &self.error
         frame.cancel = &self.cancel_flag
-        frame.state = NULL
+        frame.state = &self.state.state
         frame.since = &since
         frame.tid = 0
         with nogil:
@@ -594,6 +630,7 @@ cdef class Executor:
             else:
                 status = execute(&self.program.plan, &frame, granted)
             rlx_pool_leave(granted)
+        self.state.state.counter += 1
         return status
 
     cdef object failure(self, int status):

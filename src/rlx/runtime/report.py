@@ -12,7 +12,7 @@ from rlx.ir.types import TensorType
 
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
-    from rlx.runtime.executable import Variant
+    from rlx.runtime.variant import Variant
     from rlx.runtime.staged import Staged
 
 

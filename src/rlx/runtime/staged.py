@@ -22,7 +22,7 @@ from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.specialise import specialise
 
 if TYPE_CHECKING:
-    from rlx.runtime.executable import Variant
+    from rlx.runtime.variant import Variant
 
 # Combinations of sizes kept per stage.
 CACHE = 64
@@ -121,6 +121,11 @@ class Staged:
         self.params = params
         for stage in (self.first, *self.later.values()):
             stage.upload(params)
+
+    def set_state(self, state: _interp.RunState) -> None:
+        """Draw random numbers from `state`, in every stage."""
+        for stage in (self.first, *self.later.values()):
+            stage.set_state(state)
 
     def cancel(self) -> None:
         """Stop a run in progress."""

@@ -1,0 +1,197 @@
+"""What a caller gives, checked: names, shapes, element types, bytes; and the exceptions of failed runs."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from rlx.dtypes import DType
+from rlx.errors import (
+    BindingError,
+    BindingTypeError,
+    CancelledError,
+    ConfigError,
+    DivisionExecutionError,
+    ExecutionError,
+    IndexExecutionError,
+    RlxError,
+    UnknownNameError,
+)
+from rlx.ir.dims import AnyDim, Dim
+from rlx.ir.graph import Value
+from rlx.ir.opdef import Array
+from rlx.lower.program import NodeInfo, Port
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """A hint with the names that are most like `name`."""
+    names = list(known)
+    close = difflib.get_close_matches(str(name), names, 3)
+    return f"\nhint: did you mean {' or '.join(map(repr, close))}?" if close else f"\nhint: known names are {names}"
+
+
+def failure(status: int, info: NodeInfo, value: int, bound: int, position: int) -> RlxError:
+    """The exception of a failed run."""
+    place = info.place
+    if status == 1:
+        return IndexExecutionError(
+            f"{place}: an index must be in [{-bound}, {bound}), got {value} (element {position} of the indices)")
+    if status == 2:
+        return DivisionExecutionError(f"{place}: an integer divisor must not be 0, got 0 (element {position})")
+    if status == 3:
+        return ExecutionError(f"{place}: an integer exponent must not be negative, got {value} (element {position})")
+    if status == 4:
+        return ExecutionError(f"{place}: LAPACK must succeed, got info {value} for item {bound}")
+    if status == 5:
+        return ExecutionError(f"{place}: values must be finite, got NaN or infinity (element {position})")
+    if status == 6:
+        return CancelledError(f"{place}: the run was cancelled")
+    return ExecutionError(f"{place}: a value met at run time is not allowed, got {value} (element {position})")
+
+
+class Helper:
+    """Slow paths of the executor: everything that makes or refuses an array."""
+
+    def __init__(self, inputs: Sequence[Port], outputs: Sequence[Port], nodes: Sequence[NodeInfo], graph: str) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+        self.nodes = nodes
+        self.graph = graph
+
+    def coerce(self, i: int, value: Any) -> Array:
+        port = self.inputs[i]
+        return fit(value, port.dtype, port.shape, f"input {port.name!r} of graph {self.graph!r}")
+
+    def default(self, i: int) -> NoReturn:
+        names = [p.name for p in self.inputs]
+        raise BindingError(f"graph {self.graph!r}: every input must be given, {self.inputs[i].name!r} is missing; inputs are {names}")
+
+    def unknown(self, given: Mapping[Any, Any]) -> NoReturn:
+        names = [p.name for p in self.inputs]
+        bad = next(k for k in given if k not in names)
+        raise UnknownNameError(f"graph {self.graph!r}: no input {bad!r}{nearest(bad, names)}")
+
+    def out(self, i: int, out: Any) -> Array | None:
+        port = self.outputs[i]
+        if isinstance(out, Mapping):
+            names = [p.name for p in self.outputs]
+            for name in out:
+                if name not in names:
+                    raise UnknownNameError(f"graph {self.graph!r}: no output {name!r}{nearest(name, names)}")
+            array = out.get(port.name)
+        elif isinstance(out, Sequence):
+            if len(out) != len(self.outputs):
+                raise BindingError(f"out: must have {len(self.outputs)} arrays, got {len(out)}")
+            array = out[i]
+        else:
+            raise BindingTypeError(f"out: must be a mapping of names or a sequence of arrays, got {type(out).__name__}")
+        if array is None:
+            return None
+        what = f"out[{port.name!r}]"
+        if not isinstance(array, np.ndarray):
+            raise BindingTypeError(f"{what}: must be a NumPy array, got {type(array).__name__}")
+        if array.dtype != port.dtype.numpy:
+            raise BindingTypeError(f"{what}: dtype must be {port.dtype}, got {array.dtype}")
+        if array.shape != port.shape:
+            raise BindingError(f"{what}: shape must be {port.shape}, got {array.shape}")
+        if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
+            raise BindingError(f"{what}: must be C-contiguous, aligned and writeable, got {array.flags}")
+        return array
+
+    def busy(self) -> NoReturn:
+        raise ExecutionError(
+            f"graph {self.graph!r}: an executable runs one call at a time, got a second one"
+            "\nhint: use clone() for another thread, or CompileOptions(busy='wait')")
+
+    def failed(self, status: int, node: int, value: int, bound: int, position: int) -> RlxError:
+        return failure(status, self.nodes[max(node, 0)], value, bound, position)
+
+
+def fit(value: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
+    """An array of exactly this type and shape, contiguous and aligned, or an error.
+
+    Arrays keep their element type (a mismatch is an error); Python lists and
+    numbers take the declared one when no value is lost in kind.
+    """
+    if not isinstance(value, (np.ndarray, np.generic)):
+        if value is None or isinstance(value, (str, bytes)):
+            raise BindingTypeError(f"{what}: must be an array of {dtype}, got {type(value).__name__}")
+        if not hasattr(value, "__array__") and not hasattr(value, "__dlpack__"):
+            try:
+                raw = np.asarray(value)
+            except ValueError as error:
+                raise BindingError(f"{what}: must be an array, got {type(value).__name__} ({error})") from None
+            kinds = {"b": "b", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}
+            if raw.size == 0 or raw.dtype.kind in kinds[dtype.kind]:
+                value = raw.astype(dtype.numpy)
+            else:
+                value = raw
+        elif hasattr(value, "__array__"):
+            value = np.asarray(value)
+        else:
+            value = np.from_dlpack(value)
+    array = np.asarray(value)
+    if array.dtype.newbyteorder("=") != dtype.numpy:
+        raise BindingTypeError(f"{what}: dtype must be {dtype}, got {array.dtype}\nhint: convert with .astype({dtype.numpy.name!r})")
+    if array.shape != shape:
+        raise BindingError(f"{what}: shape must be {shape}, got {array.shape}")
+    return np.require(np.asarray(array, dtype.numpy), requirements=["C", "A"]).reshape(shape)
+
+
+def check_threads(threads: Any) -> int:
+    """A thread count.
+
+    Raises
+    ------
+    ConfigError
+        It is not a positive int.
+    """
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
+        raise ConfigError(f"threads: must be a positive int, got {threads!r}")
+    return int(threads)
+
+
+def from_bytes(data: Any, dtype: DType, value: Value, what: str) -> Array:
+    """Raw bytes as an array of the declared type; the count must be exact."""
+    if dtype != value.dtype:
+        raise BindingTypeError(f"{what}: dtype must be {value.dtype}, got {dtype}")
+    if isinstance(data, np.ndarray):
+        return data
+    raw = memoryview(data).cast("B")
+    shape = value.shape
+    if not value.type.is_static:
+        raise BindingError(f"{what}: a symbolic shape cannot be told from bytes, got {value.type}; pass an array")
+    size = 1
+    for d in shape:
+        assert isinstance(d, int)
+        size *= d
+    if raw.nbytes != size * dtype.itemsize:
+        raise BindingError(f"{what}: must be {size * dtype.itemsize} bytes for {value.type}, got {raw.nbytes}")
+    return np.frombuffer(bytes(raw), dtype.numpy).reshape(shape)  # type: ignore[arg-type]
+
+
+def bind_sizes(inputs: Sequence[Value], shapes: Sequence[tuple[int, ...]], graph: str) -> dict[str, int]:
+    """Values of the symbolic sizes that the given shapes imply.
+
+    Raises
+    ------
+    BindingError
+        A rank or size does not fit, or two inputs disagree about a symbol.
+    """
+    sizes: dict[str, int] = {}
+    checks: list[tuple[str, AnyDim, int, tuple[int, ...]]] = []
+    for v, shape in zip(inputs, shapes, strict=True):
+        name = v.node.name
+        if len(shape) != v.rank:
+            raise BindingError(f"input {name!r} of graph {graph!r}: rank must be {v.rank} ({v.type}), got shape {shape}")
+        for d, n in zip(v.shape, shape, strict=True):
+            plain = isinstance(d, Dim) and len(d.terms) == 1 and str(d).isidentifier()
+            if plain and str(d) not in sizes:
+                sizes[str(d)] = n
+            checks.append((name, d, n, shape))
+    for name, d, n, shape in checks:
+        want = d.bind(sizes) if isinstance(d, Dim) else d
+        if want != n:
+            raise BindingError(f"input {name!r} of graph {graph!r}: size {d} must be {want}, got shape {shape}")
+    return sizes
