@@ -31,6 +31,15 @@ def _depthwise_weights(shape: Sequence[int], dtype: DType) -> Transform:
     return Transform(f"strided.b{dtype.itemsize}", attrs, oc * taps * dtype.itemsize, taps, ("depthwise", oc, taps))
 
 
+def _transposed_weights(shape: Sequence[int], groups: int, dtype: DType) -> Transform:
+    """[groups * C, OC, kernel...] to [groups * OC, kernel..., C]."""
+    c, oc, taps = shape[0] // groups, shape[1], math.prod(shape[2:])
+    attrs = {"shape": [groups, oc, taps, c], "src": [c * oc * taps, taps, 1, oc * taps], "dst": [oc * taps * c, taps * c, c, 1],
+             "src_start": 0, "dst_start": 0}
+    return Transform(f"strided.b{dtype.itemsize}", attrs, groups * oc * taps * c * dtype.itemsize, groups * oc * taps,
+                     ("transposed", groups, oc, c, taps))
+
+
 def transposed(ctx: Context, place: Operand, shape: Sequence[int], perm: Sequence[int], dtype: DType,
                 target: Operand | None = None) -> Operand:
     """The value with its axes permuted, in new memory unless that changes nothing."""
@@ -45,7 +54,7 @@ def transposed(ctx: Context, place: Operand, shape: Sequence[int], perm: Sequenc
     return target
 
 
-@lowering("conv")
+@lowering("conv", "conv_transpose")
 def lower_conv(ctx: Context, node: Node) -> None:
     """Channels first: transpose, convolve, transpose."""
     x, w, b = (*node.inputs, None)[:3]
@@ -62,7 +71,7 @@ def lower_conv(ctx: Context, node: Node) -> None:
         transposed(ctx, target, middle, [0, n + 1, *range(1, n + 1)], dtype, ctx.result(out))
 
 
-@lowering("conv_nhwc")
+@lowering("conv_nhwc", "conv_transpose_nhwc")
 def lower_conv_nhwc(ctx: Context, node: Node) -> None:
     """Channels last, with an epilogue."""
     x, w, b, *extras = (*node.inputs, None)[: max(3, len(node.inputs))]
@@ -78,18 +87,28 @@ def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: V
     n = w.rank - 2
     weight = shape_of(w)
     at = geometry("conv", n, *(node.attrs[k] for k in ("strides", "pads", "dilations", "groups")))
-    shape = gemm.conv_shape(x_shape, weight[0], weight[2:], strides=at.strides, dilations=at.dilations, pads=at.pads,
-                            groups=at.groups)
     steps, operands, clamp, last = epilogue_steps(ctx, extras, epilogue, dtype, out_shape, 5)  # type: ignore[arg-type]
-    if shape.c == 1 and shape.groups > 1:
-        kernel = packed(ctx, w, _depthwise_weights(weight, dtype))
-        plan = gemm.plan_depthwise(shape, dtype=dtype.name, clamp=clamp, steps=steps, out_size=last.itemsize, level=ctx.isa)
+    options = {"dtype": dtype.name, "clamp": clamp, "steps": steps, "out_size": last.itemsize, "level": ctx.isa}
+    where = {"strides": at.strides, "dilations": at.dilations, "pads": at.pads, "groups": at.groups}
+    if node.op.name.startswith("conv_transpose"):
+        shape = gemm.conv_transpose_shape(x_shape, weight[1] * at.groups, weight[2:], output_padding=node.attrs["output_padding"], **where)
+        pack = gemm.plan_pack_conv_transpose(shape, dtype=dtype.name, level=ctx.isa)
+        order, plan = _transposed_weights(weight, at.groups, dtype), gemm.plan_conv_transpose(shape, **options)
     else:
+        shape = gemm.conv_shape(x_shape, weight[0], weight[2:], **where)
         pack = gemm.plan_pack_conv(shape, dtype=dtype.name, level=ctx.isa)
+        order = channels_last_weights(weight, dtype)
+        depthwise = shape.c == 1 and shape.groups > 1
+        plan = (gemm.plan_depthwise if depthwise else gemm.plan_conv)(shape, **options)
+        if depthwise:
+            pack, order = None, _depthwise_weights(weight, dtype)
+    if pack is None:
+        assert order is not None
+        kernel = packed(ctx, w, order)
+    else:
         size = at.groups * gemm.packed_bytes(shape.depth, shape.oc, dtype.name, ctx.isa)
-        kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, size, pack.extent, ("pack_conv", ctx.isa, weight, at.groups),
-                                          first=channels_last_weights(weight, dtype)))
-        plan = gemm.plan_conv(shape, dtype=dtype.name, clamp=clamp, steps=steps, out_size=last.itemsize, level=ctx.isa)
+        kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, size, pack.extent,
+                                          (pack.kernel, ctx.isa, weight, at.groups, at.strides, at.dilations, at.pads), first=order))
     nbytes = math.prod(x_shape) * dtype.itemsize
     work = ctx.work(plan.workspace) if plan.workspace else None
     ctx.call(plan.kernel, [ctx.read(x, nbytes), ctx.read(kernel), ctx.write(out, math.prod(out_shape) * last.itemsize),

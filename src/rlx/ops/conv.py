@@ -180,3 +180,126 @@ conv_nhwc = OpDef(
     "conv of x [N, spatial..., C], then elementwise steps on the tile.",
     attrs=(*GEOMETRY, Attr("epilogue", "any", ())), dtypes=FLOATS, tolerance=PRODUCT, internal=True,
 )
+
+
+# -- transposed convolution -----------------------------------------------------------
+
+
+def transposed_type(op: str, x: TensorType, w: TensorType, b: TensorType | None, at: dict[str, Any]) -> TensorType:
+    """Type of a channels-first transposed convolution."""
+    require_rank(op, x, 3, 5, "x")
+    if w.rank != x.rank:
+        raise TypeRuleError(f"{op}: rank of w must be that of x, got {x} and {w}")
+    n = x.rank - 2
+    g = geometry(op, n, at["strides"], at["pads"], at["dilations"], at["groups"])
+    extra = tuple(at["output_padding"] or (0,) * n)
+    if len(extra) != n or any(e < 0 for e in extra):
+        raise TypeRuleError(f"{op}: output_padding must have {n} numbers >= 0, got {list(extra)}")
+    if any(e >= max(s, d) for e, s, d in zip(extra, g.strides, g.dilations, strict=True)):
+        raise TypeRuleError(f"{op}: output_padding must be below the stride or dilation, got {list(extra)}")
+    if any(not isinstance(d, int) for d in w.shape) or any(isinstance(k, int) and k < 1 for k in w.shape[2:]):
+        raise TypeRuleError(f"{op}: sizes of w must be numbers, those of the kernel >= 1, got {w}")
+    if x.shape[1] != w.shape[0] or (isinstance(w.shape[0], int) and w.shape[0] % g.groups):
+        raise TypeRuleError(f"{op}: channels of x must be those of w and divide by groups {g.groups}, got {x} and {w}")
+    channels = w.shape[1] * g.groups
+    if b is not None and b.shape != (channels,):
+        raise TypeRuleError(f"{op}: b must have shape [{channels}], got {b}")
+    spatial: list[AnyDim] = []
+    for i in range(n):
+        size, kernel = x.shape[2 + i], w.shape[2 + i]
+        total = (size - 1) * g.strides[i] + (kernel - 1) * g.dilations[i] + 1 + extra[i] - g.pads[i] - g.pads[i + n]
+        if isinstance(total, int) and total < 0:
+            if size != 0:
+                raise TypeRuleError(f"{op}: pads must not exceed the result, got {list(g.pads)} for size {size} and kernel {kernel}")
+            total = 0
+        spatial.append(total)
+    return x.with_shape((x.shape[0], channels, *spatial))
+
+
+def _infer_transposed(x: TensorType, w: TensorType, b: TensorType | None = None, **at: Any) -> tuple[TensorType, ...]:
+    op = "conv_transpose"
+    require_dtype(op, same_dtype(op, [t for t in (x, w, b) if t is not None]), FLOATS)
+    return (transposed_type(op, x, w, b, at),)
+
+
+def transposed_reference(x: Array, w: Array, b: Array | None, strides: Any, pads: Any, dilations: Any, output_padding: Any,
+                         groups: int) -> Array:
+    """Each input element adds the kernel, scaled, into the result; pads crop it."""
+    n = x.ndim - 2
+    g = geometry("conv_transpose", n, strides, pads, dilations, groups)
+    extra = tuple(output_padding or (0,) * n)
+    batch, channels = x.shape[:2]
+    per, oc = channels // groups, w.shape[1]
+    size = x.shape[2:]
+    full = [max(0, (d - 1) * s + (k - 1) * l + 1) + e for d, s, k, l, e in zip(size, g.strides, w.shape[2:], g.dilations, extra, strict=True)]
+    full = [max(f, g.pads[i] + g.pads[i + n]) for i, f in enumerate(full)]
+    y = np.zeros((batch, groups, oc, *full), x.dtype)
+    left, weights = x.reshape(batch, groups, per, *size), w.reshape(groups, per, oc, *w.shape[2:])
+    for tap in itertools.product(*(range(k) for k in w.shape[2:])):
+        if 0 in size:
+            break
+        at = tuple(slice(t * l, t * l + (d - 1) * s + 1, s) for t, l, d, s in zip(tap, g.dilations, size, g.strides, strict=True))
+        y[(..., *at)] += np.einsum("ngc...,gco->ngo...", left, weights[(..., *tap)])
+    crop = tuple(slice(g.pads[i], f - g.pads[i + n]) for i, f in enumerate(full))
+    y = y.reshape(batch, groups * oc, *full)[(..., *crop)]
+    return y if b is None else y + b.reshape(-1, *(1,) * n)
+
+
+def _transposed(x: Array, w: Array, b: Array | None = None, **at: Any) -> Array:
+    return transposed_reference(x, w, b, **at)
+
+
+_TRANSPOSED_CASES: list[tuple[tuple[int, ...], tuple[int, ...], bool, dict[str, Any]]] = [
+    ((1, 3, 4, 5), (3, 8, 3, 3), True, {}),
+    ((2, 4, 5, 6), (4, 17, 2, 2), True, {"strides": (2, 2)}),
+    ((1, 4, 5, 4), (4, 3, 3, 4), False, {"strides": (2, 3), "pads": (1, 0, 1, 2), "output_padding": (1, 2)}),
+    ((1, 6, 4, 4), (6, 2, 3, 3), True, {"groups": 3, "strides": (2, 1), "dilations": (1, 2)}),
+    ((1, 5, 7, 3), (5, 1, 3, 3), False, {"groups": 5, "strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ((2, 5, 9), (5, 4, 4), True, {"strides": (3,), "pads": (1, 1)}),
+    ((1, 2, 3, 4, 3), (2, 3, 2, 2, 3), True, {"strides": (1, 2, 2), "pads": (0, 1, 0, 1, 0, 1)}),
+    ((1, 7, 1, 1), (7, 5, 3, 2), True, {}),
+    ((0, 3, 4, 4), (3, 2, 2, 2), True, {}),
+    ((1, 20, 6, 9), (20, 33, 2, 2), True, {"strides": (2, 2)}),
+]
+
+
+def _transposed_samples(dtype: DType, rng: Rng) -> list[Sample]:
+    return [Sample((data(rng, dtype, *x, low=-2, high=2), data(rng, dtype, *w, low=-1, high=1),
+                    data(rng, dtype, w[1] * attrs.get("groups", 1)) if bias else None), attrs)
+            for x, w, bias, attrs in _TRANSPOSED_CASES]
+
+
+def _transposed_errors() -> list[ErrorSample]:
+    x, w = np.zeros((1, 4, 5, 5), np.float32), np.zeros((4, 6, 3, 3), np.float32)
+    return [
+        ErrorSample((x, w[:3]), {}, "channels of x"), ErrorSample((x, w, np.zeros(5, np.float32)), {}, "b must have shape"),
+        ErrorSample((x, w), {"output_padding": (1, 0)}, "output_padding"), ErrorSample((x, w), {"groups": 3}, "channels of x"),
+        ErrorSample((x, w), {"pads": (9, 0, 9, 0)}, "pads must"), ErrorSample((x, w[..., 0]), {}, "rank"),
+    ]
+
+
+_TRANSPOSED = (*GEOMETRY[:3], Attr("output_padding", "ints", None), GEOMETRY[3])
+conv_transpose = OpDef(
+    "conv_transpose", ("x", "w", "b?"), _infer_transposed, _transposed,
+    "Gradient of conv with respect to its input: x [N, C, spatial...], w [C, OC / groups, kernel...]; pads crop the result, "
+    "output_padding adds to its end.",
+    attrs=_TRANSPOSED, dtypes=FLOATS, samples=_transposed_samples, errors=_transposed_errors, tolerance=PRODUCT,
+)
+
+
+def _infer_transposed_nhwc(x: TensorType, w: TensorType, b: TensorType | None = None, *extras: TensorType, epilogue: Epilogue,
+                           **at: Any) -> tuple[TensorType, ...]:
+    (y,) = _infer_transposed(first(x), w, b, **at)
+    return (epilogue_types("conv_transpose_nhwc", last(y), extras, epilogue),)
+
+
+def _transposed_nhwc(x: Array, w: Array, b: Array | None = None, *extras: Array, epilogue: Epilogue, **at: Any) -> Array:
+    y = transposed_reference(np.moveaxis(x, -1, 1), w, b, **at)
+    return run_epilogue(np.moveaxis(y, 1, -1), extras, epilogue)
+
+
+conv_transpose_nhwc = OpDef(
+    "conv_transpose_nhwc", ("x", "w", "b?", "extras*"), _infer_transposed_nhwc, _transposed_nhwc,
+    "conv_transpose of x [N, spatial..., C], then elementwise steps on the tile.",
+    attrs=(*_TRANSPOSED, Attr("epilogue", "any", ())), dtypes=FLOATS, tolerance=PRODUCT, internal=True,
+)

@@ -50,7 +50,7 @@ def _absorb(node: Node, value: Value, affine: _Affine) -> bool:
         if len(arrays) != 4 or any(a is None or a.shape != (channels,) for a in arrays):
             return False
         gamma, beta, mean, var = (np.asarray(a, np.float64) for a in arrays)
-        scale = gamma / np.sqrt(var + node.attrs["epsilon"])
+        scale = gamma / np.sqrt(var + node.attrs["eps"])
         affine.then(scale, beta - mean * scale)
         return True
     if name not in ("add", "sub", "mul", "div") or out.type != value.type:
