@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rlx.lower import gemm
+from rlx.runtime import kernels
 from rlx.testing.kernels import call_kernel
 
 DTYPES = {"f32": np.float32, "f64": np.float64}
@@ -257,3 +258,41 @@ def test_epilogue_failure_is_reported(level):
     plan = gemm.plan_matmul(4, 4, 4, steps=[step], level=level)
     with pytest.raises(Exception, match="status 7"):
         run(plan, [a, pack(b, level), np.empty((4, 4), np.float32), None], level)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_matvec(dtype, level, guarded):
+    nr = gemm.panel(dtype, level)[1]
+    for m, k in itertools.product([0, 1, 3, 4, 9, 133], [0, 1, nr - 1, 2 * nr + 1, 300]):
+        a, x = guarded(random(m, k, dtype=dtype)), guarded(random(k, dtype=dtype))
+        bias = guarded(random(m, dtype=dtype))
+        out = guarded(np.full(m, np.nan, a.dtype))
+        run(gemm.plan_matvec(m, k, dtype=dtype, level=level), [a, x, out, bias], level, threads=2)
+        check(out, a, x, dtype, bias.astype(np.longdouble))
+    a, x = random(2, 40, 30, dtype=dtype), random(2, 30, dtype=dtype)
+    out, one = np.full((2, 40), np.nan, a.dtype), np.ones(1, a.dtype)
+    plan = gemm.plan_matvec(40, 30, dtype=dtype, bias_scalar=True, clamp=(0.0, 2.0),
+                            batch=[(2, 1200, 30, 40)], level=level)
+    run(plan, [a, x, out, one], level)
+    np.testing.assert_allclose(out, np.clip(np.einsum("bmk,bk->bm", a, x) + 1, 0, 2), atol=1e-4)
+
+
+def test_epilogue_with_library_micro_kernels(level):
+    """Fused steps give the bits of the steps run apart."""
+    ews = kernels.table(level)
+    m, n, k = 21, 50, 40
+    a, b, full = random(m, k), random(k, n), random(m, n)
+    packed = pack(b, level)
+    plain, fused, clamped = (np.full((m, n), np.nan, np.float32) for _ in range(3))
+    run(gemm.plan_matmul(m, n, k, level=level), [a, packed, plain, None], level)
+    steps = [
+        gemm.Step(ews.ew("add.f32").address, gemm.EPI_FULL, 5, n),
+        gemm.Step(ews.ew("relu.f32").address),
+    ]
+    run(gemm.plan_matmul(m, n, k, steps=steps, level=level), [a, packed, fused, None, full], level)
+    np.testing.assert_array_equal(fused, np.maximum(plain + full, 0))
+    run(gemm.plan_matmul(m, n, k, clamp=(0.0, np.inf), level=level), [a, packed, clamped, None],
+        level)
+    relu = [gemm.Step(ews.ew("relu.f32").address)]
+    run(gemm.plan_matmul(m, n, k, steps=relu, level=level), [a, packed, fused, None], level)
+    assert fused.tobytes() == clamped.tobytes()

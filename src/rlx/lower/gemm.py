@@ -18,8 +18,9 @@ ITEM_SIZE = {"f32": 4, "f64": 8}
 _VECTOR_BYTES = {"baseline": 16, "avx2": 32, "avx512": 64}
 _FLOPS_PER_NS = {"baseline": 10.0, "avx2": 50.0, "avx512": 100.0}  # f32
 _BYTES_PER_NS = 30.0
-_MAX_KC = 512
-_L2_BLOCK = 768 * 1024  # bytes of B that are meant to stay in the second cache
+_MAX_KC = 384
+# Bytes of B that are meant to stay in the second cache; processors without AVX-512 have less.
+_L2_BLOCK = {14: 768 * 1024, 6: 384 * 1024}
 _TASK_NS = 4000.0
 
 
@@ -131,7 +132,7 @@ def _gemm_cost(m: int, n: int, k: int, batch: int, dtype: str, level: str) -> fl
 
 
 def k_block(k: int) -> int:
-    """K of one pass: equal parts of at most 512. It fixes the order of summation."""
+    """K of one pass: equal parts of at most 384. It fixes the order of summation."""
     return max(1, -(-k // max(1, -(-k // _MAX_KC))))
 
 
@@ -151,10 +152,10 @@ def gemm_blocks(
     tiles = max(1, -(-m // mr))
     rows = max(1, -(-m // tiles))
     unit = (8 if m <= 3 else 4 if m <= 6 and mr > 6 else 6) * nr
-    n_blocks = -(-n * kc * size // _L2_BLOCK)
+    n_blocks = -(-n * kc * size // _L2_BLOCK[mr])
     nc = min(_split(n, n_blocks, unit), -(-n // nr) * nr) or nr
     n_blocks = max(1, -(-n // nc))
-    resident = k * n * size <= _L2_BLOCK
+    resident = k * n * size <= _L2_BLOCK[mr]
     # B comes from afar, or is packed by every task: then many rows must share it.
     fewest = 16 if unpacked else 1 if resident else 4
     most = 64 if k <= kc else 16
@@ -530,7 +531,7 @@ def plan_conv_transpose(
     depth = math.prod(taps) * s.c
     cost = phases * _gemm_cost(-(-s.rows // phases), max(s.oc, nr), depth, s.groups, dtype, isa)
     kc = k_block(s.depth)
-    n_blocks = -(-s.oc * kc * size // _L2_BLOCK)
+    n_blocks = -(-s.oc * kc * size // _L2_BLOCK[mr])
     nc = max(nr, _split(s.oc, n_blocks, nr))
     tasks = int(min(16, max(1, cost / _TASK_NS)))
     lines = max(1, s.batch * counts[0][0] * counts[1][0] * phases // tasks)
@@ -555,3 +556,46 @@ def plan_conv_transpose(
     )
     extent = s.groups * -(-s.oc // nc) * blocks
     return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, int(cost))
+
+
+def plan_matvec(
+    m: int,
+    k: int,
+    *,
+    dtype: str = "f32",
+    lda: int | None = None,
+    bias_scalar: bool = False,
+    batch: Sequence[tuple[int, int, int, int]] = (),
+    clamp: tuple[float, float] | None = None,
+    steps: Sequence[Step] = (),
+    level: str | None = None,
+) -> Plan:
+    """Plan `matvec`: out[i] = sum over k of a[i, k] x[k], for a product with N = 1, or with M = 1
+    and B stored [N, K] that cannot be packed ahead.
+
+    Arguments of the thunk: a (rows `lda` apart), x, out (contiguous), bias [M] (or one element if
+    `bias_scalar`) or absent, absent, then the operands of the epilogue, for which the output is a
+    row of M columns. `batch` is (size, stride_a, stride_x, stride_out).
+    """
+    name = f"matvec.{dtype}"
+    isa = level_of(name, level)
+    items = math.prod(dim[0] for dim in batch)
+    cost = items * m * k * ITEM_SIZE[dtype] / _BYTES_PER_NS + 60
+    blocks = int(min(16, max(1, cost / _TASK_NS)))
+    mc = _split(m, -(-blocks // max(1, items)), 8)
+    lo, hi = clamp if clamp is not None else (0.0, 0.0)
+    attrs: dict[str, AttrValue] = {
+        "M": m,
+        "K": k,
+        "lda": lda if lda is not None else k,
+        "bias_step": int(not bias_scalar),
+        "mc": mc,
+        "clamp": int(clamp is not None),
+        "lo": lo,
+        "hi": hi,
+        "batch": [word for dim in batch for word in dim],
+        "steps": encode_steps(steps),
+    }
+    cost *= 2.0 if isa == "baseline" else 1.0
+    extent = items * -(-m // mc)
+    return Plan(name, attrs, extent, 1 if extent > 1 else 0, 0, int(cost))
