@@ -130,3 +130,16 @@ def test_residual_and_activation_in_the_epilogue():
 
 def test_weights_given_at_run_time():
     check(lambda x, w, b: ops.relu(ops.conv(x, w, b)), x=(1, 3, 6, 6), w=(5, 3, 2, 3), b=(5,))
+
+
+def test_batch_norm_folds_or_follows():
+    def vectors(g):
+        return [g.constant(np.abs(array(6, seed=i)) + 0.5) for i in range(4)]
+
+    def net(x):
+        g = x.graph
+        y = ops.batch_norm(ops.conv(x, g.constant(array(6, 3, 3, 3))), *vectors(g))
+        return ops.conv(ops.batch_norm(ops.relu(y), *vectors(g)), g.constant(array(5, 6, 1, 1)))
+
+    calls = check(net, x=(2, 3, 7, 8), tolerance=1e-4)
+    assert calls["strided.b4"] == 2

@@ -45,7 +45,7 @@ def _absorb(node: Node, value: Value, affine: _Affine) -> bool:
     """Add what a node does to `affine` if it is a map per channel."""
     name, out = node.op.name, node.outputs[0]
     channels, rank = len(affine.scale), value.rank
-    if name == "batch_norm" and len(node.outputs) == 1 and node.inputs[0] is value:
+    if name == "batch_norm" and node.inputs[0] is value and node.attrs["layout"] == "nchw":
         arrays = [v.array for v in node.inputs[1:] if v is not None]
         if len(arrays) != 4 or any(a is None or a.shape != (channels,) for a in arrays):
             return False

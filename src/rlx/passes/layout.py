@@ -2,8 +2,8 @@
 
 Every value of the old graph may live in the new one in its own order (`first`), channels last
 (`last`), or both; a transpose is made only when a reader asks for the form that is missing, once.
-Convolutions and pools ask for channels last; elementwise ops, concat, pad, slice, reductions and
-reshapes that keep N and C follow their operands; everything else asks for its own order. So a
+Convolutions ask for channels last; elementwise ops, pools, normalisations, concat, pad, slice,
+reductions and reshapes that keep N and C follow their operands; everything else asks for its own order. So a
 CNN gets one transpose at its start and one at its end, or none where C or the spatial size is 1.
 The order of axes is all that changes: results are the same bits up to the kernels' summation order.
 """
@@ -18,7 +18,7 @@ from rlx.ir.types import normal_axis
 from rlx.passes.cleanup import eliminate_dead
 
 # Ops whose channels-last twin <name>_nhwc takes the same operands and attributes.
-DRIVERS = ("conv", "conv_transpose", "max_pool", "average_pool", "lp_pool", "int8_conv")
+DRIVERS = ("conv", "conv_transpose", "int8_conv")
 
 
 def to_last(rank: int) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ def last_axis(axis: int, rank: int) -> int:
 
 
 def channels_last(graph: Graph) -> Graph:
-    """Rewrite a graph that has convolutions or pools."""
+    """Rewrite a graph that has convolutions."""
     from rlx.ops import TABLE
 
     names = {f"{d}_nhwc" for d in DRIVERS} & set(TABLE)
@@ -117,8 +117,8 @@ class _Layout:
             follow = self._elementwise
         elif name.startswith("reduce_"):
             follow = self._reduce
-        elif follow is None and f"{name}_nhwc" in self.table and self.only_last(node.inputs[0]):
-            return self._twin(node)
+        elif node.attrs.get("layout") == "nchw":
+            follow = self._with_layout
         return follow(node) if follow is not None else False
 
     def _twin(self, node: Node) -> bool:
@@ -130,6 +130,15 @@ class _Layout:
         rest = [None if v is None else self.want_first(v) for v in node.inputs[1:]]
         twin = self.table[f"{node.op.name}_nhwc"]
         return self.done(node, self.r.emit(twin, [self.want_last(x), *rest], node.attrs, node))
+
+    def _with_layout(self, node: Node) -> bool:
+        """An op that takes either layout."""
+        x = node.inputs[0]
+        if not self.only_last(x) or len(node.outputs) != 1:
+            return False
+        assert x is not None
+        rest = [None if v is None else self.want_first(v) for v in node.inputs[1:]]
+        return self.done(node, self.r.emit(node.op, [self.last[x], *rest], {**node.attrs, "layout": "nhwc"}, node))
 
     def _elementwise(self, node: Node) -> bool:
         rank = node.outputs[0].rank
