@@ -65,6 +65,20 @@ def attention(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def avg_pool(
+    x: Operand,
+    /,
+    *,
+    kernel: int | Sequence[int],
+    strides: int | Sequence[int] | None = None,
+    pads: int | Sequence[int] | None = None,
+    dilations: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+    layout: Literal['nchw', 'nhwc'] = 'nchw',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def batch_norm(
     x: Operand,
     gamma: Operand,
@@ -186,6 +200,20 @@ def conv_integer(
     strides: int | Sequence[int] | None = None,
     pads: int | Sequence[int] | None = None,
     dilations: int | Sequence[int] | None = None,
+    groups: int = 1,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def conv_transpose(
+    x: Operand,
+    w: Operand,
+    b: Operand | None = None,
+    /,
+    *,
+    strides: int | Sequence[int] | None = None,
+    pads: int | Sequence[int] | None = None,
+    dilations: int | Sequence[int] | None = None,
+    output_padding: int | Sequence[int] | None = None,
     groups: int = 1,
     graph: Graph | None = None,
     name: str | None = None,
@@ -525,6 +553,20 @@ def lp_norm(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def lp_pool(
+    x: Operand,
+    /,
+    *,
+    kernel: int | Sequence[int],
+    strides: int | Sequence[int] | None = None,
+    pads: int | Sequence[int] | None = None,
+    dilations: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+    p: float = 2.0,
+    layout: Literal['nchw', 'nhwc'] = 'nchw',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def lrn(
     x: Operand,
     /,
@@ -596,6 +638,41 @@ def max(
     b: Operand,
     /,
     *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def max_pool(
+    x: Operand,
+    /,
+    *,
+    kernel: int | Sequence[int],
+    strides: int | Sequence[int] | None = None,
+    pads: int | Sequence[int] | None = None,
+    dilations: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+    layout: Literal['nchw', 'nhwc'] = 'nchw',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def max_pool_indices(
+    x: Operand,
+    /,
+    *,
+    kernel: int | Sequence[int],
+    strides: int | Sequence[int] | None = None,
+    pads: int | Sequence[int] | None = None,
+    dilations: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+    storage_order: int = 0,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value]: ...
+def max_unpool(
+    x: Operand,
+    indices: Operand,
+    /,
+    *,
+    shape: Sequence[DimLike],
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...

@@ -1,0 +1,63 @@
+"""Pooling: one call each, channels first or last."""
+
+import math
+from typing import Any
+
+from rlx.ir.graph import Node
+from rlx.lower.context import Context, lowering, shape_of, size_of
+from rlx.ops.pool import pool_geometry
+
+
+def _geometry(node: Node, layout: str) -> tuple[dict[str, Any], tuple[int, ...], tuple[int, ...]]:
+    x, out = node.inputs[0], node.outputs[0]
+    assert x is not None
+    at = node.attrs
+    g = pool_geometry(node.op.name, x.rank, at["kernel"], at["strides"], at["pads"], at["dilations"])
+    n = x.rank - 2
+    first = 2 if layout == "nchw" else 1
+    places = shape_of(out)[first : first + n]
+    attrs = {"in": shape_of(x)[first : first + n], "out": places, "kernel": at["kernel"], "stride": g.strides,
+             "dilation": g.dilations, "begin": g.pads[:n]}
+    return attrs, places, g.pads[n:]
+
+
+def _cost(node: Node) -> float:
+    taps = math.prod(node.attrs["kernel"])
+    return 20 + size_of(node.outputs[0]) * (0.5 + 0.15 * taps)
+
+
+@lowering("max_pool", "avg_pool", "lp_pool")
+def lower_pool(ctx: Context, node: Node) -> None:
+    """Rows of the result (channels first) or places with all their channels (channels last)."""
+    x, out = node.inputs[0], node.outputs[0]
+    assert x is not None
+    layout = node.attrs["layout"]
+    attrs, places, after = _geometry(node, layout)
+    shape = shape_of(x)
+    kind = node.op.name.removesuffix("_pool")
+    if kind == "avg":
+        attrs |= {"end": after, "include_pad": node.attrs["count_include_pad"]}
+    elif kind == "lp":
+        attrs["p"] = node.attrs["p"]
+    if layout == "nchw":
+        extent, suffix, run = shape[0] * shape[1] * math.prod(places[:-1]), "first", places[-1]
+    else:
+        extent, suffix, run = shape[0] * math.prod(places), "last", shape[-1]
+        attrs["channels"] = shape[-1]
+    if size_of(out) == 0:
+        extent = 0
+    ctx.call(f"pool_{kind}.{x.dtype}@{suffix}", [ctx.read(x), ctx.write(out)], attrs, extent=extent,
+             grain=max(1, 4096 // max(run, 1)), cost=_cost(node) * (10 if kind == "lp" else 1))
+
+
+@lowering("max_pool_indices")
+def lower_max_pool_indices(ctx: Context, node: Node) -> None:
+    """The maximum and where it was, channels first."""
+    x, out = node.inputs[0], node.outputs[0]
+    assert x is not None
+    attrs, places, _ = _geometry(node, "nchw")
+    shape = shape_of(x)
+    ctx.call(f"pool_max_index.{x.dtype}@first", [ctx.read(x), *(ctx.write(v) for v in node.outputs)],
+             {**attrs, "column_major": node.attrs["storage_order"]},
+             extent=shape[0] * shape[1] * math.prod(places[:-1]) if size_of(out) else 0,
+             grain=max(1, 2048 // max(places[-1], 1)), cost=4 * _cost(node))
