@@ -278,6 +278,18 @@ RLX_VMATH rlx_v32 rlx_vgelu_tanh_f32(rlx_v32 x) {
     return rlx_vscale(y, rlx_vselect(below, k, rlx_vall(0)));
 }
 
+/* x sigmoid(t), t = slope x as v + low, the slope in two floats */
+RLX_VMATH rlx_v32 rlx_vswish_f32(rlx_v32 x, rlx_v32 slope, rlx_v32 slope_low) {
+    rlx_v32 largest = rlx_vall(0x1.fffffep127f), a = rlx_clamp_f32(x, -largest, largest);
+    rlx_v32 v = slope * a, low = rlx_vfma(slope, a, -v) + slope_low * a;
+    rlx_mask32 below = RLX_VLESS(v, rlx_vall(0)), far = RLX_VLESS(rlx_vall(120), rlx_vabs(v));
+    low = rlx_vselect(far, rlx_vall(0), rlx_vselect(below, low, -low));
+    rlx_v32 k, r = rlx_vexp_reduce(rlx_vmax(rlx_vall(-120), -rlx_vabs(v)), &k) + low;
+    rlx_v32 m = rlx_vselect(far, rlx_vall(0), 1.0f + rlx_vexp_tail(r)), e = rlx_vscale(m, k);
+    rlx_v32 y = rlx_vselect(below, a * m, x) / (1.0f + e);
+    return rlx_vscale(y, rlx_vselect(below, k, rlx_vall(0)));
+}
+
 /* ---- logarithm ---- */
 
 RLX_VMATH rlx_v32 rlx_vlog_f32(rlx_v32 x) {

@@ -1,13 +1,13 @@
 /* Elementwise transcendentals and smooth activations, f32.
  *
- * Design: the hot functions run on whole vectors (vmathf.h), the tail on a
- * masked one. Those that need double (exp2, log2, pow, ...) are the branch-free
- * functions of mathf.h in the loops of ew.h. sin and cos of large arguments,
- * and the rare functions (tan, the inverse trigonometric and hyperbolic ones),
- * go through the double functions of libm and round once. The measured errors
- * stand in docs/reference/accuracy.md. */
+ * Design: the functions run on whole vectors (vmathf.h; exp2, log2, pow, ...
+ * through double, vmathw.h), the tail on a masked one. sin and cos are the
+ * branch-free functions of mathf.h in the loops of ew.h; for large arguments
+ * they, and the rare functions (tan, the inverse trigonometric and hyperbolic
+ * ones) always, go through the double functions of libm and round once. The
+ * measured errors stand in docs/reference/accuracy.md. */
 #include "mathf.h"
-#include "vmathf.h"
+#include "vmathw.h"
 
 #include <math.h>
 
@@ -50,14 +50,37 @@ VECTOR1(selu_f32, rlx_v32 scale = rlx_vall((float)(p[0] * p[1])); float gamma = 
 VECTOR1(celu_f32, rlx_v32 alpha = rlx_vall((float)p[0]),
         BELOW_ZERO(alpha *rlx_vexpm1_negative_f32(x / alpha), x))
 
-#define UNARY(op) RLX_EW1(op##_f32, float, float, rlx_##op##_f32(x))
-UNARY(exp2)
-UNARY(log2)
-UNARY(log10)
-UNARY(log1p)
-RLX_EW1S(swish_f32, float, float, double slope = p[0], rlx_swish_f32(x, slope))
-RLX_EW2(pow_f32, float, float, rlx_pow_f32(x, y))
+VECTOR1(swish_f32,
+        rlx_v32 slope = rlx_vall((float)p[0]); rlx_v32 low = rlx_vall((float)(p[0] - (float)p[0])),
+        rlx_vswish_f32(x, slope, low))
+VECTOR(exp2)
+VECTOR(log2)
+VECTOR(log10)
+VECTOR(log1p)
 
+/* x^2 is x x in every lane, so a block of squares may take the short way. */
+static int pow_f32(RLX_EW_ARGS) {
+    const float *a = a_, *b = b_;
+    float *d = dst;
+    int other = 0;
+    for (int64_t i = 0; i < n; i++)
+        other |= b[i] != 2;
+    if (!other) {
+        RLX_IVDEP for (int64_t i = 0; i < n; i++) d[i] = a[i] * a[i];
+        return RLX_OK;
+    }
+    int64_t i = 0;
+    for (; i + RLX_W32 <= n; i += RLX_W32)
+        *(rlx_v32u *)(d + i) =
+            rlx_vpow_f32(*(const rlx_v32u *)(a + i), *(const rlx_v32u *)(b + i));
+    if (i < n) {
+        rlx_v32 x = rlx_load_part_f32(a + i, n - i), y = rlx_load_part_f32(b + i, n - i);
+        rlx_store_part_f32(d + i, rlx_vpow_f32(x, y), n - i);
+    }
+    return RLX_OK;
+}
+
+#define UNARY(op) RLX_EW1(op##_f32, float, float, rlx_##op##_f32(x))
 /* Blocks with an argument beyond the limit of the fast reduction are kept,
  * computed, and those elements done again by libm. */
 enum { BLOCK = 256 };
