@@ -157,8 +157,8 @@ def gemm_blocks(
     n_blocks = max(1, -(-n // nc))
     resident = k * n * size <= _L2_BLOCK[mr]
     # B comes from afar, or is packed by every task: then many rows must share it.
-    fewest = 16 if unpacked else 1 if resident else 4
-    most = 64 if k <= kc else 16
+    fewest = -(-224 // mr) if unpacked else 1 if resident else -(-56 // mr)
+    most = -(-896 // mr) if k <= kc else -(-224 // mr)
     m_blocks = -(-tiles // most)
     if batch * n_blocks * m_blocks < want:
         m_blocks = max(m_blocks, min(-(-tiles // fewest), -(-want // (batch * n_blocks))))
@@ -404,7 +404,7 @@ def plan_conv(
         s.rows, s.oc, s.depth, s.groups, mr=mr, nr=nr, size=size, cost=min(cost, 8 * _TASK_NS),
         kc=conv_k_block(s, ldi),
     )  # fmt: skip
-    if s.out[2] >= mr * 2 // 3:
+    if 3 * s.out[2] >= 2 * mr * -(-s.out[2] // mr):  # tiles may end where output rows end
         mc = max(1, round(mc / s.out[2])) * s.out[2]
     narrow = out_size is not None and out_size != size
     work = mr * ((kc + 2 * nr - 1) // nr * nr) + (mc * nc if narrow else 0)

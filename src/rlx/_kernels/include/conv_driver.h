@@ -38,7 +38,8 @@ static NAME(conv) NAME(conv_of)(const int64_t *at) {
     p.lo = (T)RLX_F(at, 30), p.hi = (T)RLX_F(at, 31);
     p.steps = RLX_LIST(at, 32), p.n_steps = RLX_COUNT(at, 32);
     NAME(derive)(&p);
-    p.by_row = p.out[2] >= RLX_GEMM_MR * 2 / 3 && p.mc % p.out[2] == 0;
+    int64_t tiles = (p.out[2] + RLX_GEMM_MR - 1) / RLX_GEMM_MR;
+    p.by_row = 3 * p.out[2] >= 2 * RLX_GEMM_MR * tiles && p.mc % p.out[2] == 0;
     p.phase = 0;
     p.place[3] = p.ldo;
     return p;
