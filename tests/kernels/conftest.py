@@ -41,3 +41,22 @@ def guarded():
     for area, start, page in keep:
         _libc.mprotect(ctypes.c_void_p(start), page, mmap.PROT_READ | mmap.PROT_WRITE)
         del area
+
+
+@pytest.fixture
+def guard_arguments(guarded, monkeypatch, request):
+    """Every array that the module's `call_kernel` gets ends at a guard page."""
+    original = request.module.call_kernel
+
+    def call(name, args, attrs, **how):
+        copies: dict[int, np.ndarray] = {}
+        for a in args:
+            if a is not None and id(a) not in copies:
+                copies[id(a)] = guarded(a)
+        seconds = original(name, [None if a is None else copies[id(a)] for a in args], attrs, **how)
+        for a in args:
+            if a is not None and a.flags.writeable:
+                a[...] = copies[id(a)]
+        return seconds
+
+    monkeypatch.setattr(request.module, "call_kernel", call)

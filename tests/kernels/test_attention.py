@@ -195,3 +195,13 @@ def test_cut_and_block_do_not_change_bits(level):
     for block, threads in ((16, 2), (32, 2), (64, 1), (7, 2), (128, 1)):
         other = attend(q, k, v, causal=True, block=block, threads=threads, level=level)
         assert other.tobytes() == base.tobytes()
+
+
+def test_no_byte_beyond_the_operands(guard_arguments, level):
+    for sq, sk, d, dv in ((1, 19, 17, 3), (2, 70, 15, 33), (5, 65, 7, 9), (33, 1, 1, 1)):
+        q, k, v = qkv(2, 4, 2, sq, sk, d, dv)
+        close(attend(q, k, v, level=level), reference(q, k, v))
+        mask = np.random.default_rng(0).random((2, 1, sq, sk)) < 0.7
+        bias = mask.astype(np.float32)
+        close(attend(q, k, v, mask=mask, level=level), reference(q, k, v, mask=mask))
+        close(attend(q, k, v, bias=bias, level=level), reference(q, k, v, bias=bias))

@@ -149,3 +149,15 @@ def test_plan():
     re, im = roots(np.arange(24), 24)
     np.testing.assert_allclose(re + 1j * im, np.exp(-2j * np.pi * np.arange(24) / 24), atol=1e-15)
     assert re[6] == 0 and im[12] == 0 and re[3] == -im[3]
+
+
+def test_no_byte_beyond_the_operands(guard_arguments, level):
+    rng = np.random.default_rng(7)
+    for n in (1, 2, 5, 15, 30, 37, 74, 100, 400):
+        for rows in (1, 9, 17):
+            x = data(rng, rows, n, np.complex64)
+            check(transform("fft", x, n, level=level), np.fft.fft(wide(x)))
+            x = data(rng, rows, n, np.float32)
+            check(transform("rfft", x, n, level=level), np.fft.rfft(wide(x)))
+            c = data(rng, rows, n // 2 + 1, np.complex64)
+            check(transform("irfft", c, n, scale=1 / n, level=level), np.fft.irfft(wide(c), n))

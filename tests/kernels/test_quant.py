@@ -185,3 +185,12 @@ def test_f8(fmt, level):
     beyond = (nan & ~np.isnan(x)) | np.isinf(expected.astype(np.float32))
     np.testing.assert_array_equal(got[beyond], np.copysign(finite[-1], x[beyond]))
     assert np.float32(448) == want[0x7E] or fmt != 0
+
+
+def test_no_byte_beyond_the_operands(guard_arguments, level):
+    for n in (1, 7, 17, 33):
+        test_int4_range_and_packing(level)
+        test_dynamic_quantize_linear(n, level)
+        for case in CASES[1:6]:
+            test_quantize_linear(case, "u8", level)
+    test_f8(0, level)

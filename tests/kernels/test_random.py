@@ -234,3 +234,11 @@ def test_multinomial(level):
                 threads=2)
     for row, want in zip(y, p, strict=True):
         np.testing.assert_allclose(np.bincount(row, minlength=3) / 20_000, want, atol=0.015)
+
+
+def test_no_byte_beyond_the_operands(guard_arguments, level):
+    for n in (1, 5, 67):
+        y = np.zeros(n, np.float32)
+        call_kernel("normal.f32", [y], {"key": 1, "mean": 0.0, "std": 1.0}, extent=n, level=level)
+        sample(np.random.default_rng(n).normal(0, 1, (2, n)), level, top_k=3)
+        sample(np.random.default_rng(n).normal(0, 1, (2, n)), level, top_p=0.5)

@@ -250,3 +250,14 @@ def test_nan_stays_in_its_row(level):
     y, _ = Packed("gru", w, r, b, level=level).run(x)
     assert np.isnan(y[1:, 0, 2]).all()
     assert not np.isnan(np.delete(y, 2, 2)).any() and not np.isnan(y[0]).any()
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+def test_no_byte_beyond_the_operands(kind, guard_arguments, level):
+    rng = np.random.default_rng(6)
+    w, r, b, _ = weights(rng, kind, 2, 7, 19)
+    x = rng.normal(0, 1, (3, 5, 7)).astype(np.float32)
+    h0, c0 = rng.normal(0, 1, (2, 2, 5, 19)).astype(np.float32)
+    want = ort(kind, x, w, r, b, None, h0, c0, None, 19, direction="bidirectional")
+    got = Packed(kind, w, r, b, level=level).run(x, None, h0, c0, reverse=2)
+    np.testing.assert_allclose(got[0], want[0], rtol=2e-5, atol=1e-5)

@@ -96,3 +96,13 @@ def test_position_out_of_range():
         rope(x, cos, sin, np.array([[0, 4, 5]]))
     with pytest.raises(KernelFailure, match="status 1, value -1"):
         rope(x, cos, sin, past=-1)
+
+
+def test_no_byte_beyond_the_operands(guard_arguments, level):
+    for dim, n_rot in ((6, 4), (34, 34), (38, 30)):
+        for style in (0, 1):
+            x = np.random.default_rng(0).normal(0, 1, (2, 3, 2, dim)).astype(np.float32)
+            cos, sin = tables(3, n_rot // 2, np.float32)
+            want = reference(x, cos, sin, np.arange(3)[None].repeat(2, 0), n_rot, style)
+            got = rope(x, cos, sin, n_rot=n_rot, style=style, level=level)
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)

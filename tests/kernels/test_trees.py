@@ -245,3 +245,10 @@ def test_models(name):
     np.testing.assert_allclose(scores, want[-1], rtol=1e-5, atol=1e-6)
     if classifier:
         np.testing.assert_array_equal(label, want[0])
+
+
+def test_no_byte_beyond_the_operands(guard_arguments, level):
+    rng = np.random.default_rng(8)
+    for targets in (1, 3):
+        ops = from_tree_attributes(random_attributes(rng, trees=3, targets=targets), 4)
+        predict(ops, inputs(rng, 13, 4), level)
