@@ -67,7 +67,7 @@ class BindingError(RlxError, ValueError):
 
     ```pycon
     >>> g = rlx.Graph("g")
-    >>> g.output("y", ops.tanh(g.input("x", (2, 3), rlx.f32)))
+    >>> _ = g.output("y", ops.tanh(g.input("x", (2, 3), rlx.f32)))
     >>> exe = rlx.compile(g)
     >>> exe.run({"x": np.zeros((2, 4), np.float32)})
     Traceback (most recent call last):
@@ -132,7 +132,7 @@ class DivisionExecutionError(ExecutionError, ZeroDivisionError):
     ```pycon
     >>> g = rlx.Graph("g")
     >>> x, y = g.input("x", (2,), rlx.i32), g.input("y", (2,), rlx.i32)
-    >>> g.output("q", ops.div(x, y, name="ratio"))
+    >>> _ = g.output("q", ops.div(x, y, name="ratio"))
     >>> rlx.compile(g).run({"x": np.ones(2, np.int32), "y": np.array([1, 0], np.int32)})
     Traceback (most recent call last):
     rlx.errors.DivisionExecutionError: node 'ratio' (div)...: an integer divisor must not be 0, got 0 (element 1)

@@ -1,5 +1,6 @@
 """tree_ensemble and its builder against ONNX Runtime."""
 
+import os
 import pathlib
 
 import numpy as np
@@ -14,7 +15,7 @@ from rlx.testing import onnx_node
 from rlx.testing.kernels import call_kernel
 
 LEVELS = available_levels()
-MODELS = pathlib.Path("/work/shared/models/derived")
+MODELS = pathlib.Path(os.environ.get("RLX_TEST_MODELS", "models"))  # folder of *.onnx files
 
 
 def predict(ops, x, level=None, threads=1, chunk=64, labels=True, repeat=1):
