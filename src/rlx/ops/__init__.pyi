@@ -972,6 +972,23 @@ def reshape(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def resize(
+    x: Operand,
+    /,
+    *,
+    sizes: Sequence[DimLike] | None = None,
+    scales: Sequence[float] | None = None,
+    roi: Sequence[float] | None = None,
+    mode: Literal['nearest', 'linear', 'cubic'] = 'nearest',
+    coordinate_transformation_mode: Literal['half_pixel', 'half_pixel_symmetric', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn', 'tf_crop_and_resize'] = 'half_pixel',
+    nearest_mode: Literal['round_prefer_floor', 'round_prefer_ceil', 'floor', 'ceil'] = 'round_prefer_floor',
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: bool = False,
+    extrapolation_value: float = 0.0,
+    antialias: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def rms_norm(
     x: Operand,
     gamma: Operand | None = None,

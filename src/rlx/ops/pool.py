@@ -212,7 +212,8 @@ lp_pool = OpDef(
     "lp_pool", ("x",), _infer_lp_pool, _pool("lp_pool", _lp), "(sum of |x|^p)^(1/p) over each window.",
     dtypes=dtypes.FLOATS, attrs=(*_WINDOW, Attr("p", "float", 2.0), LAYOUT),
     samples=_samples([{}, {"p": 1.0}, {"p": 3.0}]),
-    errors=lambda: [*_errors(), ErrorSample((np.zeros((1, 1, 3), np.float32),), {"kernel": (1,), "p": 0.5}, "p must be")],
+    errors=lambda: [*_errors(),
+                    ErrorSample((np.zeros((1, 1, 3), np.float32),), {"kernel": (1,), "p": 0.5}, "p must be")],
 )
 
 
@@ -258,7 +259,8 @@ def _indices_samples(dtype: DType, rng: Rng) -> list[Sample]:
 max_pool_indices = OpDef(
     "max_pool_indices", ("x",), _infer_max_pool_indices, _max_pool_indices,
     "max_pool, and the flat place in x of each maximum (the first of equal ones); storage_order 1 numbers "
-    "the spatial axes with the first one fastest.", dtypes=_MAX_TYPES, attrs=(*_WINDOW, Attr("storage_order", "int", 0)),
+    "the spatial axes with the first one fastest.", dtypes=_MAX_TYPES,
+    attrs=(*_WINDOW, Attr("storage_order", "int", 0)),
     samples=_indices_samples, errors=_errors, tolerance=EXACT,
 )
 
@@ -294,7 +296,8 @@ def _unpool_samples(dtype: DType, rng: Rng) -> list[Sample]:
 
 max_unpool = OpDef(
     "max_unpool", ("x", "indices"), _infer_max_unpool, _max_unpool,
-    "Zeros of a shape with x at flat places: undoes max_pool_indices.", dtypes=dtypes.ALL, attrs=(Attr("shape", "dims"),),
+    "Zeros of a shape with x at flat places: undoes max_pool_indices.", dtypes=dtypes.ALL,
+    attrs=(Attr("shape", "dims"),),
     traits=frozenset({"movement"}), samples=_unpool_samples, tolerance=EXACT, decompose=_decompose_max_unpool,
     errors=lambda: [ErrorSample((np.zeros(3, np.float32), np.zeros(2, np.int64)), {"shape": (4,)}, "shape of x")],
 )
