@@ -73,7 +73,7 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
     "str": _as_str,
     "dtype": dtypes.as_dtype,
     "dims": _as_dims,
-    "any": lambda value: value,
+    "any": lambda value: value.item() if isinstance(value, np.generic) else value,
 }
 
 

@@ -67,6 +67,8 @@ def _attr_text(value: Any, indent: str) -> str:
         return _graph_text(value, indent + "  ")
     if isinstance(value, (tuple, list)):
         return f"({', '.join(_attr_text(v, indent) for v in value)})"
+    if isinstance(value, complex):
+        return f"complex({value.real!r}, {value.imag!r})"
     if isinstance(value, (float, np.floating)):
         return repr(float(value))
     return str(value)

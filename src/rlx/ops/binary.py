@@ -182,7 +182,7 @@ make_complex = OpDef(
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
-    wide = np.longdouble if a.dtype == np.float64 else np.float64
+    wide = np.float64 if a.dtype == np.float32 else np.longdouble
     return np.asarray((a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype))
 
 

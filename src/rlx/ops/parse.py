@@ -183,6 +183,11 @@ def _value(r: _Reader, constants: Mapping[str, Array]) -> Any:
         if text == "graph":
             r.at -= 1
             return _graph(r, constants)
+        if text == "complex":
+            parts = _value(r, constants)
+            if not isinstance(parts, tuple) or len(parts) != 2:
+                raise r.fail("two numbers")
+            return complex(float(parts[0]), float(parts[1]))
         words = {"true": True, "false": False, "none": None, **dtypes.BY_NAME}
         if text in words:
             return words[text]

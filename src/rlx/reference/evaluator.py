@@ -18,7 +18,8 @@ def evaluate_op(
     """Results of one op.
 
     Half types are widened to f32 and the result is rounded once. With `precise`,
-    f32 is computed in f64 and rounded once: a better judge of a kernel.
+    f32 is computed in f64, and f64 of elementwise ops in extended precision, and
+    rounded once: a better judge of a kernel.
     """
     normal = op.normal_attrs(attrs)
     arrays = [*arrays, *[None] * (op.n_fixed - len(arrays))]
@@ -32,6 +33,8 @@ def evaluate_op(
             a = a.astype(np.float64)
         elif a is not None and precise and a.dtype == np.complex64 and not op.has("exact"):
             a = a.astype(np.complex128)
+        elif a is not None and precise and a.dtype == np.float64 and op.has("elementwise"):
+            a = a.astype(np.longdouble)
         wide.append(a)
     with np.errstate(all="ignore"):
         results = result_arrays(op.reference(*wide, **normal))
