@@ -70,6 +70,17 @@ def test_rank_three_and_boolean_choice():
     check(layer, {"attention.f32": 1}, q=array(6, 5, 8), k=array(6, 9, 8), v=array(6, 9, 3), keep=keep)
 
 
+def test_guard_against_empty_rows():
+    def layer(q, k, v, keep):
+        s = ops.matmul(q, ops.transpose(k, perm=(0, 1, 3, 2))) * 0.5 + ops.where(keep, np.float32(0), np.float32(-np.inf))
+        p = ops.softmax(s, axis=-1)
+        return merge(ops.matmul(ops.where(ops.isnan(p), np.float32(0), p), v))
+
+    keep = np.random.default_rng(0).random((1, 1, 5, 7)) < 0.6
+    keep[0, 0, 0] = False
+    check(layer, {"region.ew": 1, "attention.f32": 1}, q=array(1, 2, 5, 8), k=array(1, 2, 7, 8), v=array(1, 2, 7, 4), keep=keep)
+
+
 @pytest.mark.parametrize("twist", ["two readers", "axis", "scaled after the mask", "scores are an output"])
 def test_look_alikes_stay(twist):
     def layer(q, k, v, mask):

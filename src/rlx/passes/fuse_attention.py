@@ -32,6 +32,7 @@ class _Found:
     result: Value
     tokens: bool
     inside: list[Node]
+    empty: float = float("nan")
 
 
 def fuse_attention(graph: Graph) -> Graph:
@@ -97,25 +98,31 @@ def _match(node: Node, readers: Readers) -> _Found | None:
     weights, v = node.inputs
     assert weights is not None and v is not None
     out = node.outputs[0]
+    weights, guarded = _unguarded(weights, readers, node)
     soft = weights.node
     if out.dtype not in FLOATS or out.rank not in (3, 4) or not out.type.is_static or soft.op.name != "softmax":
         return None
-    if soft.attrs["axis"] not in (-1, weights.rank - 1) or readers.only(weights) is not node or weights is v:
+    if soft.attrs["axis"] not in (-1, weights.rank - 1) or weights is v:
         return None
-    inside = [soft]
+    if not guarded and readers.only(weights) is not node:
+        return None
+    inside = [*guarded, soft]
+    below = soft
     scores = soft.inputs[0]
     assert scores is not None
     masked = _mask(scores, readers, soft)
     mask = None
     if masked is not None:
-        inside.append(scores.node)
+        below = scores.node
+        inside.append(below)
         scores, mask = masked
     scale = 1.0
-    while (part := _factor(scores.node)) is not None and readers.only(scores) is inside[-1]:
-        inside.append(scores.node)
+    while (part := _factor(scores.node)) is not None and readers.only(scores) is below:
+        below = scores.node
+        inside.append(below)
         scores, scale = part[0], scale * part[1]
     product = scores.node
-    if product.op.name != "matmul" or readers.only(scores) is not inside[-1]:
+    if product.op.name != "matmul" or readers.only(scores) is not below:
         return None
     inside.append(product)
     a, b = product.inputs
@@ -135,7 +142,23 @@ def _match(node: Node, readers: Readers) -> _Found | None:
     if out.rank == 4 and reader is not None and reader.op.name == "transpose" and reader.attrs["perm"] == TOKENS:
         result, tokens = reader.outputs[0], True
         inside.append(node)
-    return _Found(q[0], k[0], values[0], scale * q[1] * k[1], mask, result, tokens, inside)
+    return _Found(q[0], k[0], values[0], scale * q[1] * k[1], mask, result, tokens, inside,
+                  0.0 if guarded else float("nan"))
+
+
+def _unguarded(weights: Value, readers: Readers, reader: Node) -> tuple[Value, list[Node]]:
+    """The softmax behind where(isnan(p), 0, p), which makes rows without a visible key zero."""
+    node = weights.node
+    if node.op.name != "where" or readers.only(weights) is not reader:
+        return weights, []
+    condition, zero, p = node.inputs
+    assert condition is not None and zero is not None and p is not None
+    test = condition.node
+    if test.op.name != "isnan" or test.inputs[0] is not p or zero.array is None or zero.array.any():
+        return weights, []
+    if readers.only(condition) is not node or p in readers.outputs or {id(n) for n in readers.of[p]} != {id(test), id(node)}:
+        return weights, []
+    return p, [node, test]
 
 
 def _mask(scores: Value, readers: Readers, reader: Node) -> tuple[Value, Value] | None:
@@ -184,7 +207,7 @@ def _emit(rewriter: Rewriter, match: _Found, like: Node) -> None:
     new = rewriter.emit(
         TABLE["fused_attention"], [*(rewriter.map[v.base] for v in (match.q, match.k, match.v)), mask],
         {"sizes": (b, heads, kv, sq, sk, d, dv), "q_view": view(match.q), "k_view": view(match.k), "v_view": view(match.v),
-         "tokens": match.tokens, "scale": match.scale, "empty": float("nan")}, like)[0]
+         "tokens": match.tokens, "scale": match.scale, "empty": match.empty}, like)[0]
     if new.shape != match.result.shape:
         new = rewriter.graph.emit(TABLE["reshape"], [new], {"shape": match.result.shape}, name=f"{like.name}/heads", loc=like.loc)[0]
     rewriter.replace(match.result, new)

@@ -20,6 +20,7 @@ from rlx.passes.fuse_elementwise import fuse_elementwise
 from rlx.passes.fuse_matmul import fuse_matmul
 from rlx.passes.fuse_quantised import depthwise_in_floats, fuse_quantised
 from rlx.passes.halves import widen_halves
+from rlx.passes.hoist import hoist_elementwise, reduce_stacks
 from rlx.passes.layout import channels_last
 
 Evaluate = Callable[[Graph], dict[str, Array]]
@@ -48,10 +49,13 @@ def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]
         Pass("fuse-activations", fuse_activations),
         *required,
         Pass("depthwise-in-floats", depthwise_in_floats),
+        Pass("fold-again", fold.run),
         Pass("channels-last", channels_last),
         Pass("simplify-again", simplify),
         Pass("merge-again", merge_common),
+        Pass("reduce-stacks", reduce_stacks),
         Pass("fuse-attention", fuse_attention),
+        Pass("hoist-elementwise", hoist_elementwise),
         Pass("fuse-conv", fuse_conv),
         Pass("fuse-matmul", fuse_matmul),
         Pass("fuse-elementwise", fuse_elementwise),
