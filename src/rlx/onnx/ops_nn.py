@@ -62,22 +62,6 @@ def spatial_of(v: Value) -> tuple[int, ...]:
     return tuple(int(d) for d in v.shape[2:])
 
 
-def _with_slack(x: Value, w: Window, ceil: bool) -> tuple[Window, bool]:
-    """Pads that make the size of the result the rounded up one, and whether they grew."""
-    if not ceil:
-        return w, False
-    rank = len(w.kernel)
-    pads = list(w.pads)
-    for i, size in enumerate(spatial_of(x)):
-        reach = (w.kernel[i] - 1) * w.dilations[i] + 1
-        room = size + w.pads[i] + w.pads[i + rank] - reach
-        out = -(-room // w.strides[i]) + 1
-        if (out - 1) * w.strides[i] >= size + w.pads[i]:
-            out -= 1
-        pads[i + rank] += max(0, (out - 1) * w.strides[i] - room)
-    return Window(w.kernel, w.strides, tuple(pads), w.dilations), tuple(pads) != w.pads
-
-
 # -- convolutions ---------------------------------------------------------------------------
 
 
@@ -134,18 +118,18 @@ def _conv_transpose(n: NodeContext) -> Any:
 # -- pooling ------------------------------------------------------------------------------------
 
 
-def _pool_window(n: NodeContext, x: Value) -> tuple[Window, bool]:
+def _pool(n: NodeContext, x: Value) -> dict[str, Any]:
+    """Attributes of a pool; without padding by `auto_pad` the size may be rounded up."""
     w = window(n, spatial_of(x), n.ints("kernel_shape"))
-    return _with_slack(x, w, bool(n.int("ceil_mode", 0)))
+    return {"kernel": w.kernel, "ceil_mode": bool(n.int("ceil_mode", 0)), **w.attrs}
 
 
 @onnx_op("MaxPool")
 def _max_pool(n: NodeContext) -> Any:
     x = n.x(0)
-    w, _ = _pool_window(n, x)
     if n.wants(1):
-        return ops.max_pool_indices(x, kernel=w.kernel, column_major=bool(n.int("storage_order", 0)), **w.attrs)
-    return ops.max_pool(x, kernel=w.kernel, **w.attrs)
+        return ops.max_pool_indices(x, storage_order=n.int("storage_order", 0), **_pool(n, x))
+    return ops.max_pool(x, **_pool(n, x))
 
 
 @onnx_op("AveragePool")
@@ -155,16 +139,13 @@ def _average_pool(n: NodeContext) -> Any:
 
 def average_pool(n: NodeContext, x: Value) -> Any:
     """Average pool with the node's attributes."""
-    plain = window(n, spatial_of(x), n.ints("kernel_shape"))
-    w, _ = _with_slack(x, plain, bool(n.int("ceil_mode", 0)))
-    return ops.average_pool(x, kernel=w.kernel, count_pads=bool(n.int("count_include_pad", 0)), **w.attrs)
+    return ops.avg_pool(x, count_include_pad=bool(n.int("count_include_pad", 0)), **_pool(n, x))
 
 
 @onnx_op("LpPool")
 def _lp_pool(n: NodeContext) -> Any:
     x = n.x(0)
-    w, _ = _pool_window(n, x)
-    return ops.lp_pool(x, kernel=w.kernel, p=n.int("p", 2), **w.attrs)
+    return ops.lp_pool(x, p=float(n.int("p", 2)), **_pool(n, x))
 
 
 def _global(name: str) -> Callable[[NodeContext], Any]:
@@ -200,16 +181,12 @@ def _max_unpool(n: NodeContext) -> Any:
                for i, (size, s, k) in enumerate(zip(spatial_of(x), strides, kernel, strict=True))]
     batch, channels = int(x.shape[0]), int(x.shape[1])
     shape = wanted if wanted is not None else [batch, channels, *natural]
-    # the indices count in the natural shape
-    total = batch * channels * int(np.prod(natural))
-    zero = ops.expand(n.like(0, x), shape=(total,))
-    flat = ops.scatter_elements(zero, ops.reshape(indices, shape=(-1,)), ops.reshape(x, shape=(-1,)), axis=0, reduction="none")
-    if wanted is not None and int(np.prod(wanted)) != total:
-        plane = ops.reshape(flat, shape=(batch, channels, *natural))
-        from rlx.onnx.ops_tensor import pad
+    y = ops.max_unpool(x, indices, shape=(batch, channels, *natural))  # where the indices count
+    if list(y.shape) == list(shape):
+        return y
+    from rlx.onnx.ops_tensor import pad
 
-        return pad(plane, [0] * x.rank, [w - int(d) for w, d in zip(wanted, plane.shape, strict=True)], "constant", 0)
-    return ops.reshape(flat, shape=shape)
+    return pad(y, [0] * x.rank, [w - int(d) for w, d in zip(shape, y.shape, strict=True)], "constant", 0)
 
 
 # -- normalisation ---------------------------------------------------------------------------------
