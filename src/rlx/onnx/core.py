@@ -65,14 +65,11 @@ class Core:
 
     def compile(self, graph: Graph) -> Variant:
         """Compile a segment; weights are shared with all others of the file."""
-        try:
-            compiled = compile_static(graph, self.model.options)
-            if self.model.store is None:
-                self.model.store = WeightStore(compiled.table)
-            variant = Variant(compiled, self.model.store, self.model.threads, self.name)
-            variant.upload({})
-        except MemoryError as error:
-            raise ExecutionError(f"graph {self.name!r}: memory must suffice, got {error}") from None
+        compiled = compile_static(graph, self.model.options)
+        if self.model.store is None:
+            self.model.store = WeightStore(compiled.table)
+        variant = Variant(compiled, self.model.store, self.model.threads, self.name)
+        variant.upload({})
         self.model.tensors.release_pages()
         return variant
 
@@ -96,8 +93,11 @@ class Core:
         while True:
             child = step.children.get(outcome)
             if child is None:
-                with self.model.lock:
-                    child = self.trace(root, values, done, threads)
+                try:
+                    with self.model.lock:
+                        child = self.trace(root, values, done, threads)
+                except (MemoryError, OverflowError) as error:
+                    raise ExecutionError(f"graph {self.name!r}: sizes must fit the memory, got {error}") from None
             step = child
             if isinstance(step, Finish):
                 return [actual(i, values) for i in step.items]

@@ -257,16 +257,9 @@ def _one_hot(n: NodeContext) -> Any:
     indices, values = n.x(0), n.x(2)
     if not indices.dtype.is_int:
         indices = ops.cast(indices, dtype=dtypes.i64)
-    rank = indices.rank + 1
-    axis = axis + rank if axis < 0 else axis
     indices = ops.cast(indices, dtype=dtypes.i64)
     indices = ops.where(ops.lt(indices, n.like(0, indices)), ops.add(indices, n.like(depth, indices)), indices)
-    wide = ops.unsqueeze(indices, axes=(axis,))
-    shape = [1] * rank
-    shape[axis] = depth
-    hit = ops.eq(wide, n.constant(np.arange(depth, dtype=np.int64).reshape(shape)))
-    off, on = (ops.reshape(ops.slice(values, starts=(i,), stops=(i + 1,)), shape=()) for i in (0, 1))
-    return ops.where(hit, on, off)
+    return ops.one_hot(indices, values, depth=depth, axis=axis)
 
 
 @onnx_op("TopK")
