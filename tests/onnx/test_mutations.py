@@ -1,4 +1,7 @@
-"""Broken files: every cut and many random changes end in an error of ours or in a run, within bounds."""
+"""Broken files: every cut and many random changes end in an error of ours or in a run, within bounds.
+
+A changed trip count may ask for 2**50 trips: such a run must end when a signal comes.
+"""
 
 import subprocess
 import sys
@@ -6,7 +9,7 @@ import sys
 import pytest
 
 SCRIPT = """
-import resource, sys, warnings
+import resource, signal, sys, warnings
 import numpy as np, onnx
 from onnx import helper
 import rlx
@@ -33,6 +36,13 @@ constants = {"w": np.ones((3, 3, 3), np.float32), "shape": np.int64([2, -1]), "m
 base = proto(nodes, {"x": x}, ["y", "z"], constants).SerializeToString()
 rlx.load(base, threads=1).run({"x": x})
 
+class TooLong(BaseException):
+    pass
+
+def alarm(*args):
+    raise TooLong
+
+signal.signal(signal.SIGALRM, alarm)
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 for seed in range(first, last):
     rng = np.random.default_rng(seed)
@@ -43,13 +53,18 @@ for seed in range(first, last):
         for _ in range(int(rng.integers(1, 6))):
             at = int(rng.integers(len(data)))
             data[at] = int(rng.integers(256)) if rng.random() < 0.5 else data[at] ^ (1 << int(rng.integers(8)))
+    signal.setitimer(signal.ITIMER_REAL, 3)
     try:
         m = rlx.load(bytes(data), threads=1)
         m.run({k: x if t.dtype == "f32" else np.zeros((1,), np.int64) for k, t in m.signature.inputs.items()})
+    except TooLong:
+        assert b"Loop" in data, seed
     except rlx.RlxError as error:
         assert str(error)
     except Exception as error:
         raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}") from error
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 print("done")
 """
 

@@ -12,7 +12,14 @@ from onnx import ModelProto, TypeProto, defs
 from rlx import dtypes
 from rlx._kernels import _interp
 from rlx.compiler import Compiled
-from rlx.errors import BindingError, BindingTypeError, FormatError, UnknownNameError, UnsupportedOpError
+from rlx.errors import (
+    BindingError,
+    BindingTypeError,
+    FormatError,
+    RlxError,
+    UnknownNameError,
+    UnsupportedOpError,
+)
 from rlx.ir.graph import Graph
 from rlx.onnx import registry
 from rlx.onnx.block import Block, Reader, domain_of
@@ -427,6 +434,11 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
         raise FormatError(f"ONNX: the file must be a serialised model, got {type(error).__name__}: {error}") from None
     if not proto.HasField("graph"):
         raise FormatError("ONNX: the file must be a serialised model with a graph, got none")
-    return Model(proto, tensors, options, threads, name)
+    try:
+        return Model(proto, tensors, options, threads, name)
+    except RlxError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        raise FormatError(f"ONNX: the file must be well formed, got {type(error).__name__}: {error}") from error
 
 
