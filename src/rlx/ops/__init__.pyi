@@ -35,6 +35,35 @@ def add(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def argmax(
+    x: Operand,
+    /,
+    *,
+    axis: int = 0,
+    keepdims: bool = False,
+    select_last: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def argmin(
+    x: Operand,
+    /,
+    *,
+    axis: int = 0,
+    keepdims: bool = False,
+    select_last: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def argsort(
+    x: Operand,
+    /,
+    *,
+    axis: int = -1,
+    descending: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def asin(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def asinh(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def atan(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
@@ -220,6 +249,46 @@ def conv_transpose(
 ) -> Value: ...
 def cos(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def cosh(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def cummax(
+    x: Operand,
+    /,
+    *,
+    axis: int = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def cummin(
+    x: Operand,
+    /,
+    *,
+    axis: int = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def cumprod(
+    x: Operand,
+    /,
+    *,
+    axis: int = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def cumsum(
+    x: Operand,
+    /,
+    *,
+    axis: int = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def depth_to_space(
     x: Operand,
     /,
@@ -1163,6 +1232,15 @@ def softmax_cross_entropy(
 ) -> tuple[Value, Value]: ...
 def softplus(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def softsign(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def sort(
+    x: Operand,
+    /,
+    *,
+    axis: int = -1,
+    descending: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def space_to_depth(
     x: Operand,
     /,
@@ -1207,6 +1285,17 @@ def tile(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def topk(
+    x: Operand,
+    /,
+    *,
+    k: int,
+    axis: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value]: ...
 def transpose(
     x: Operand,
     /,
@@ -1247,6 +1336,14 @@ def trilu(
     name: str | None = None,
 ) -> Value: ...
 def trunc(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def unique(
+    x: Operand,
+    /,
+    *,
+    sorted: bool = True,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value, Value, Value]: ...
 def where(
     condition: Operand,
     a: Operand,

@@ -125,3 +125,55 @@ compress_bounded = OpDef(
     _compress_bounded, "compress at its largest size, and the number of slices.", dtypes=dtypes.ALL,
     attrs=(Attr("axis", "int", None),), traits=MOVEMENT, samples=_compress_samples, tolerance=EXACT, internal=True,
 )
+
+
+# -- unique --------------------------------------------------------------------
+
+
+def _unique_types(x: TensorType, n: AnyDim) -> tuple[TensorType, ...]:
+    require_dtype("unique", x.dtype, dtypes.REALS)
+    places = TensorType(dtypes.i64, (n,))
+    return (x.with_shape((n,)), places, TensorType(dtypes.i64, (x.size,)), places)
+
+
+def _unique(x: Array, sorted: bool) -> tuple[Array, Array, Array, Array]:
+    flat = x.reshape(-1)
+    values, first, inverse, counts = np.unique(flat, return_index=True, return_inverse=True, return_counts=True)
+    inverse = inverse.reshape(-1)
+    if not sorted:
+        order = np.argsort(first, kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(order.size)
+        values, first, counts, inverse = values[order], first[order], counts[order], rank[inverse]
+    return values, first, inverse.astype(np.int64), counts
+
+
+def _unique_bounded(x: Array, sorted: bool) -> tuple[Array, ...]:
+    values, first, inverse, counts = _unique(x, sorted)
+    n = (x.size,)
+    return _padded(values, n), _padded(first, n), inverse, _padded(counts, n), np.array([values.size])
+
+
+def _unique_samples(dtype: DType, rng: Rng) -> list[Sample]:
+    shapes: list[tuple[int, ...]] = [(9,), (3, 14), (0,), (1,), (70,)]
+    found = [Sample((data(rng, dtype, *s),), {"sorted": o}) for s in shapes for o in (True, False)]
+    found.append(Sample((data(rng, dtype, 700, low=-100, high=100),), {}))
+    if dtype.is_float:
+        special = np.array([np.nan, 1.0, np.inf, np.nan, 0.0, -np.inf, 1.0]).astype(dtype.numpy)
+        found += [Sample((special,), {"sorted": o}) for o in (True, False)]
+    return found
+
+
+unique = OpDef(
+    "unique", ("x",), lambda x, sorted: _unique_types(x, _unbacked()), _unique,
+    "Distinct elements of x in flat order, ascending or (sorted=False) as they come: the values, where each stands "
+    "first, which value every element is, and how often each occurs. NaNs are one value.",
+    dtypes=dtypes.REALS, attrs=(Attr("sorted", "bool", True),), traits=frozenset({"dynamic"}),
+    samples=_unique_samples, tolerance=EXACT,
+    errors=lambda: [ErrorSample((np.zeros(2, np.complex64),), {}, "type must be one of")],
+)
+unique_bounded = OpDef(
+    "unique_bounded", ("x",), lambda x, sorted: (*_unique_types(x, x.size), _COUNTS), _unique_bounded,
+    "unique at its largest size, and the number of values.", dtypes=dtypes.REALS, attrs=(Attr("sorted", "bool", True),),
+    samples=_unique_samples, tolerance=EXACT, internal=True,
+)

@@ -1,7 +1,8 @@
 """Resizing along axes, by tables of places and weights computed ahead.
 
 Coordinates are exact rational numbers, so that ties fall as they should: a scale
-that stands for the ratio of two sizes (as a float32 does) is taken as that ratio.
+that is, as a float32, the ratio of the two sizes or another simple fraction is
+taken as that fraction.
 """
 
 import itertools
@@ -71,9 +72,13 @@ resample = OpDef(
 def exact_scale(n: int, out: int, scale: float | None) -> Fraction:
     """The scale of an axis as a rational number."""
     ratio = Fraction(out, n) if n else Fraction(1)
-    if scale is None or np.float32(float(ratio)) == np.float32(scale):
+    if scale is None:
         return ratio
-    return Fraction(float(scale))
+    given = Fraction(float(scale))
+    for simple in (ratio, given.limit_denominator(1024)):
+        if np.float32(float(simple)) == np.float32(scale):
+            return simple
+    return given
 
 
 def coordinate(mode: str, o: int, n: int, out: int, scale: Fraction, roi: tuple[float, float]) -> Fraction:
