@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rlx.lower import gemm
+from rlx.runtime import kernels
 from rlx.testing.kernels import call_kernel
 
 DTYPES = {"f32": np.float32, "f64": np.float64}
@@ -221,3 +222,56 @@ def test_conv_transpose(case, dtype, level, guarded):
         size = scatter(np.abs(x), np.abs(w)) + np.abs(bias) + 1e-30
         assert not np.isnan(out).any()
         assert (np.abs(out - (scatter(x, w) + bias)) <= TOLERANCE[dtype] * size).all()
+
+
+KINDS = ["conv", "depthwise", "transpose"]
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_epilogue(kind, narrow, level):
+    """Operands of each kind meet the right elements; the last step may narrow to f16."""
+    ew = kernels.table(level).ew
+    c, oc, ldo = 20, 20 if kind == "depthwise" else 35, 40
+    groups = c if kind == "depthwise" else 1
+    shape = gemm.conv_transpose_shape if kind == "transpose" else gemm.conv_shape
+    s = shape((2, 9, 31, c), oc, (3, 3), strides=(2, 2), pads=(1, 1, 1, 1), groups=groups)
+    x, w = random(2, 1, 9, 31, c), random(oc, 1, 3, 3, s.c)
+    bias, row = random(oc), random(oc) + 1
+    full = random(s.rows, oc + 3)
+    same = random(s.rows, ldo)
+    plan, pack = {
+        "conv": (gemm.plan_conv, gemm.plan_pack_conv),
+        "depthwise": (gemm.plan_depthwise, None),
+        "transpose": (gemm.plan_conv_transpose, gemm.plan_pack_conv_transpose),
+    }[kind]
+    if pack is None:
+        packed = np.ascontiguousarray(np.moveaxis(w[..., 0], 0, -1))
+    else:
+        job = pack(s, level=level)
+        packed = np.full(gemm.packed_bytes(s.depth, s.oc, level=level) // 4, np.nan, np.float32)
+        call_kernel(job.kernel, [w, packed], job.attrs, extent=job.extent, level=level)
+
+    def call(steps, out, out_size=4, operands=(), threads=1):
+        job = plan(s, ldo=ldo, steps=steps, out_size=out_size, level=level)
+        work = np.full(max(64, job.workspace * threads), 0xFF, np.uint8)
+        call_kernel(job.kernel, [x, packed, out, bias, work, *operands], job.attrs,
+                    extent=job.extent, threads=threads, level=level)
+
+    plain = np.full((s.rows, ldo), 99, np.float32)
+    call([], plain)
+    assert (plain[:, oc:] == 99).all()
+    want = (plain[:, :oc] * row + full[:, :oc]) + same[:, :oc]
+    steps = [
+        gemm.Step(ew("mul.f32").address, gemm.EPI_ROW, 5),
+        gemm.Step(ew("add.f32").address, gemm.EPI_FULL, 6, oc + 3),
+        gemm.Step(ew("add.f32").address, gemm.EPI_SAME, 7),
+    ]
+    if narrow:
+        steps.append(gemm.Step(ew("cast_f16.f32").address))
+        want = want.astype(np.float16)
+    for threads in (1, 2):
+        out = np.full((s.rows, ldo), 99, want.dtype)
+        call(steps, out, want.itemsize, [row, full, same], threads)
+        np.testing.assert_array_equal(out[:, :oc], want)
+        assert (out[:, oc:] == 99).all()

@@ -23,17 +23,27 @@ typedef struct NAME(tile) {
 } NAME(tile);
 
 /* PX pixels of n <= W channels from channel ch on. The first and last `edge`
- * pixels leave out the taps that are in padding. */
+ * pixels leave out the taps that are in padding. With a multiplier the input
+ * channels are spread over the lanes that read them. */
 RLX_ALWAYS_INLINE void NAME(pixels)(const int PX, const int edge, const int part,
-                                    const NAME(tile) *t, int64_t ch, int64_t n) {
+                                    const int multiplied, const NAME(tile) *t, int64_t ch,
+                                    int64_t n) {
     const NAME(depthwise) *p = t->p;
     int64_t step = p->stride[2] * p->ldi;
     V acc[PX_MAX];
     UNROLL for (int j = 0; j < PX; j++) acc[j] = (V){0};
+    VI lane = {0};
+    int64_t from = ch, count = n; /* input channels */
+    if (multiplied) {
+        from = ch / p->oc;
+        count = (ch + n - 1) / p->oc - from + 1;
+        for (int l = 0; l < n; l++)
+            lane[l] = (ch + l) / p->oc - from;
+    }
     for (int64_t kd = t->lo[0]; kd < t->hi[0]; kd++)
         for (int64_t kh = t->lo[1]; kh < t->hi[1]; kh++) {
             const T *w = t->w + (kd * p->kernel[1] + kh) * p->kernel[2] * p->channels + ch;
-            const T *x0 = t->x + ch + (kd * p->dilation[0] * p->in[1] + kh * p->dilation[1]) *
+            const T *x0 = t->x + from + (kd * p->dilation[0] * p->in[1] + kh * p->dilation[1]) *
                                           p->in[2] * p->ldi;
             const T *x3 = x0 + 3 * step, *x6 = x3 + 3 * step, *x9 = x6 + 3 * step,
                     *x12 = x9 + 3 * step;
@@ -43,8 +53,11 @@ RLX_ALWAYS_INLINE void NAME(pixels)(const int PX, const int edge, const int part
                 UNROLL for (int j = 0; j < PX; j++) {
                     const T *x = j < 3 ? x0 : j < 6 ? x3 : j < 9 ? x6 : j < 12 ? x9 : x12;
                     x += j % 3 * step;
-                    if ((j >= edge && j < PX - edge) || (uint64_t)(kw - t->kw_lo[j]) < (uint64_t)t->kw_count[j])
-                        acc[j] += wv * (part ? NAME(rlx_load_part)(x, n) : LOAD(x));
+                    if ((j >= edge && j < PX - edge) ||
+                        (uint64_t)(kw - t->kw_lo[j]) < (uint64_t)t->kw_count[j]) {
+                        V xv = part ? NAME(rlx_load_part)(x, count) : LOAD(x);
+                        acc[j] += wv * (multiplied ? __builtin_shuffle(xv, lane) : xv);
+                    }
                 }
                 w += p->channels;
                 x0 += skip, x3 += skip, x6 += skip, x9 += skip, x12 += skip;
@@ -70,14 +83,18 @@ RLX_ALWAYS_INLINE void NAME(pixels)(const int PX, const int edge, const int part
 RLX_ALWAYS_INLINE void NAME(all_channels)(const int PX, const int edge, const NAME(tile) *t) {
     int64_t ch = 0, end = t->p->channels;
     for (; ch + W <= end; ch += W)
-        NAME(pixels)(PX, edge, 0, t, ch, W);
+        NAME(pixels)(PX, edge, 0, 0, t, ch, W);
     if (ch < end)
-        NAME(pixels)(PX, edge, 1, t, ch, end - ch);
+        NAME(pixels)(PX, edge, 1, 0, t, ch, end - ch);
 }
 
 #define WIDTH(PX) \
     static void NAME(width_##PX)(const NAME(tile) *t, int edge) {    \
-        if (edge == 0)                                                \
+        int64_t end = t->p->channels;                                 \
+        if (t->p->oc > 1)                                             \
+            for (int64_t ch = 0; ch < end; ch += W)                   \
+                NAME(pixels)(PX, PX, 1, 1, t, ch, end - ch < W ? end - ch : W); \
+        else if (edge == 0)                                           \
             NAME(all_channels)(PX, 0, t);                             \
         else if (edge <= 2 && PX > 4)                                 \
             NAME(all_channels)(PX, PX > 4 ? 2 : PX, t);               \
@@ -92,32 +109,6 @@ RLX_ALWAYS_INLINE void NAME(all_channels)(const int PX, const int edge, const NA
 #endif
 WIDTHS(WIDTH)
 static void (*const NAME(widths)[PX_MAX + 1])(const NAME(tile) *, int) = {WIDTHS(WIDTH_ENTRY)};
-
-/* Channel multiplier above 1: output channel o reads input channel o / oc. */
-static void NAME(multiplied)(const NAME(tile) *t) {
-    const NAME(depthwise) *p = t->p;
-    for (int64_t j = 0; j < t->px; j++)
-        for (int64_t g = 0; g < p->groups; g++)
-            for (int64_t o = g * p->oc; o < (g + 1) * p->oc; o++) {
-                T sum = 0;
-                for (int64_t kd = t->lo[0]; kd < t->hi[0]; kd++)
-                    for (int64_t kh = t->lo[1]; kh < t->hi[1]; kh++) {
-                        const T *w = t->w + (kd * p->kernel[1] + kh) * p->kernel[2] * p->channels;
-                        const T *x = t->x + g + j * p->stride[2] * p->ldi +
-                                     (kd * p->dilation[0] * p->in[1] + kh * p->dilation[1]) *
-                                         p->in[2] * p->ldi;
-                        int64_t end = t->kw_lo[j] + t->kw_count[j];
-                        for (int64_t kw = t->kw_lo[j]; kw < end; kw++)
-                            sum += w[kw * p->channels + o] * x[kw * p->dilation[2] * p->ldi];
-                    }
-                sum += t->bias ? t->bias[o] : 0;
-                if (p->clamp) {
-                    sum = sum < p->lo ? p->lo : sum;
-                    sum = sum > p->hi ? p->hi : sum;
-                }
-                t->c[j * t->ldc + o] = sum;
-            }
-}
 
 /* Valid taps [*lo, *hi) of a kernel of k taps, d apart, whose first is at `at`, over [0, n). */
 static inline void NAME(valid)(int64_t at, int64_t k, int64_t d, int64_t n, int64_t *lo,
@@ -170,10 +161,7 @@ static int NAME(depthwise_run)(const rlx_thunk *t, const rlx_frame *f, int64_t l
                 tile.ldc = p.channels;
             }
             tile.x = in + (((image * p.in[0] + id) * p.in[1] + ih) * p.in[2] + iw) * p.ldi;
-            if (p.oc == 1)
-                NAME(widths)[tile.px](&tile, (int)edge);
-            else
-                NAME(multiplied)(&tile);
+            NAME(widths)[tile.px](&tile, (int)edge);
             if (n_steps) {
                 rlx_epi_tile e = {(char *)tile.c, out, tile.ldc, p.ldo, sizeof(T), p.out_size,
                                   tile.px, p.channels, row, 1, 0, row * p.ldo};

@@ -31,17 +31,20 @@ enum { PX_MAX = RLX_VREGS == 32 ? 14 : 8 };
 #define V rlx_v32
 #define VU rlx_v32u
 #define W RLX_W32
+#define VI rlx_vi32
 #include "depthwise_driver.h"
 #undef T
 #undef S
 #undef V
 #undef VU
 #undef W
+#undef VI
 #define T double
 #define S f64
 #define V rlx_v64
 #define VU rlx_v64u
 #define W RLX_W64
+#define VI rlx_vi64
 #undef WIDTH
 #undef WIDTH_ENTRY
 #undef WIDTHS
