@@ -1,0 +1,1 @@
+"""Benchmarks of rlx for asv; `../README.md` says how to run them."""

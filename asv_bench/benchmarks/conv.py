@@ -1,0 +1,34 @@
+"""Convolutions as networks have them: first layer, 3x3, pointwise, depthwise."""
+
+from typing import Any
+
+from benchmarks.common import Family, data
+from rlx import ops
+
+# input channels, output channels, size of the image, kernel, stride, groups
+LAYERS = {
+    "first": (3, 32, 224, 3, 2, 1),
+    "3x3": (64, 64, 56, 3, 1, 1),
+    "pointwise": (128, 128, 28, 1, 1, 1),
+    "depthwise": (96, 96, 56, 3, 1, 96),
+    "late 3x3": (256, 256, 14, 3, 1, 1),
+}
+
+
+def _layer(name: str, dtype: str) -> Any:
+    c, o, size, k, stride, groups = LAYERS[name]
+
+    def build(x: Any, w: Any, b: Any) -> Any:
+        pad = k // 2
+        return ops.relu(ops.conv(x, w, b, strides=(stride, stride), pads=(pad, pad, pad, pad), groups=groups))
+
+    weights = [data((o, c // groups, k, k), dtype, 1), data((o,), dtype, 2)]
+    return build, [data((1, c, size, size), dtype)], weights, None
+
+
+class Conv(Family):
+    """Layers by name."""
+
+    families = ("conv",)
+    cases = {"conv relu": _layer}
+    params = (list(cases), ("f32",), list(LAYERS))

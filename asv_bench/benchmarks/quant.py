@@ -1,0 +1,42 @@
+"""Eight-bit arithmetic: conversion, and products as quantised models have them."""
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import Family, data, simple
+from rlx import ops
+
+SCALE, ZERO = np.array(0.05, np.float32), np.array(3, np.uint8)
+
+
+def _roundtrip(x: Any) -> Any:
+    scale, zero = x.graph.constant(SCALE), x.graph.constant(ZERO)
+    return ops.dequantize_linear(ops.quantize_linear(x, scale, zero), scale, zero)
+
+
+class Convert(Family):
+    """Float to uint8 and back."""
+
+    families = ("quant",)
+    cases = {"round trip": simple(_roundtrip, None), "dynamic": simple(ops.dynamic_quantize_linear, None)}
+    params = (list(cases), ("f32",), [(1000,), (1 << 17,)])
+
+
+def _dynamic(size: Any, dtype: str) -> Any:
+    m, k, n = size
+    w = data((k, n), "i8", 1)
+
+    def build(x: Any, w: Any) -> Any:
+        q, scale, zero = ops.dynamic_quantize_linear(x)
+        return ops.cast(ops.matmul_integer(q, w, zero), dtype="f32") * scale
+
+    return build, [data((m, k), "f32")], [w], None
+
+
+class Products(Family):
+    """(m, k, n): a float input quantised on the way, an int8 weight."""
+
+    families = ("quant", "int8")
+    cases = {"dynamic": _dynamic}
+    params = (list(cases), ("i8",), [(1, 384, 384), (128, 384, 1536)])

@@ -1,0 +1,23 @@
+"""Recurrent layers: a step at a time, and whole sequences."""
+
+from typing import Any
+
+from benchmarks.common import Family, data
+from rlx import ops
+
+
+def _layer(op: Any, gates: int) -> Any:
+    def make(size: Any, dtype: str) -> Any:
+        steps, batch, features, hidden = size
+        weights = [data((1, gates * hidden, features), dtype, 1), data((1, gates * hidden, hidden), dtype, 2)]
+        return lambda x, w, r: op(x, w, r), [data((steps, batch, features), dtype)], weights, None
+
+    return make
+
+
+class Recurrent(Family):
+    """(steps, batch, features, hidden)."""
+
+    families = ("rnn",)
+    cases = {"lstm": _layer(ops.lstm, 4), "gru": _layer(ops.gru, 3), "rnn": _layer(ops.rnn, 1)}
+    params = (list(cases), ("f32",), [(1, 1, 128, 128), (32, 1, 128, 128), (64, 16, 64, 64)])
