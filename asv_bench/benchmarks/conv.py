@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.common import Family, data
+from benchmarks.common import Family, data, simple
 from rlx import ops
 
 # input channels, output channels, size of the image, kernel, stride, groups
@@ -32,3 +32,16 @@ class Conv(Family):
     families = ("conv",)
     cases = {"conv relu": _layer}
     params = (list(cases), ("f32",), list(LAYERS))
+
+
+class Pool(Family):
+    """Images of networks, pooled and scaled."""
+
+    families = ("pool", "resize")
+    cases = {
+        "max 2x2": simple(lambda x: ops.max_pool(x, kernel=(2, 2), strides=(2, 2)), None),
+        "average 3x3": simple(lambda x: ops.avg_pool(x, kernel=(3, 3), strides=(1, 1)), None),
+        "nearest x2": simple(lambda x: ops.resize(x, scales=(1.0, 1.0, 2.0, 2.0)), None),
+        "linear x2": simple(lambda x: ops.resize(x, scales=(1.0, 1.0, 2.0, 2.0), mode="linear"), None),
+    }
+    params = (list(cases), ("f32",), [(1, 64, 56, 56), (1, 16, 224, 224)])
