@@ -287,6 +287,14 @@ class Graph:
         self.nodes.append(node)
         return node.outputs
 
+    def _adopt(self, like: Node, inputs: tuple["Value | None", ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
+        """Append a node that is like one of another graph, whose rules have run already."""
+        name = like.name if like.name not in self._names else self.unique_name(like.name)
+        self._names.add(name)
+        node = Node(like.op, inputs, like.attrs, name, like.loc)
+        node.fresh = like.fresh
+        return self._add(node, types)
+
     def _named_leaf(self, op: OpDef, name: str, shape: Iterable[DimLike], dtype: Any) -> Value:
         if not isinstance(name, str) or not name:
             raise GraphError(f"{op.name}: a name must be a non-empty string, got {name!r}")
@@ -503,7 +511,8 @@ class Rewriter:
         old = node.outputs[0]
         kind = type_ or old.type
         if node.op is CONSTANT:
-            new = self.graph.constant(old.array, name=node.name)
+            new = self.graph._adopt(node, (), (old.type,))[0]
+            new._array = old._array
         elif node.op is INPUT:
             new = self.graph.input(node.name, kind.shape, kind.dtype)
         else:
@@ -519,13 +528,23 @@ class Rewriter:
         return self.graph.emit(op, inputs, attrs, name=like.name, loc=like.loc, fresh=fresh)
 
     def copy(self, node: Node) -> tuple[Value, ...]:
-        """Copy a node as it is; returns the new results."""
+        """Copy a node as it is; returns the new results.
+
+        The rules run again only if an operand has another type than before.
+        """
         if node.op.has("leaf"):
             self.leaf(node)
             return (self.map[node.outputs[0]],)
-        new = self.emit(node.op, [self.get(v) for v in node.inputs], node.attrs, node)
+        known = self.map
+        inputs = [None if v is None else known[v] for v in node.inputs]
+        for v, w in zip(node.inputs, inputs, strict=True):
+            if v is not None and w is not None and v.type is not w.type and v.type != w.type:
+                new = self.emit(node.op, inputs, node.attrs, node)
+                break
+        else:
+            new = self.graph._adopt(node, tuple(inputs), tuple([v.type for v in node.outputs]))
         for old, value in zip(node.outputs, new, strict=True):
-            self.map[old] = value
+            known[old] = value
         return new
 
     def finish(self) -> Graph:
