@@ -76,6 +76,18 @@ def definition(proto: NodeProto, version: int, items: list[Any], opset: int) -> 
     return Reader(TensorReader(memoryview(b""), None)).function(found)
 
 
+def with_attributes(proto: NodeProto, attributes: dict[str, Any]) -> NodeProto:
+    """The node with the values of attributes in place of references to a function's attributes."""
+    result = NodeProto()
+    result.CopyFrom(proto)
+    del result.attribute[:]
+    result.attribute.extend(a for a in proto.attribute if not a.ref_attr_name)
+    for a in proto.attribute:
+        if a.ref_attr_name and a.name in attributes:
+            result.attribute.append(helper.make_attribute(a.name, attributes[a.name]))
+    return result
+
+
 def _candidates(versions: list[int], opset: int) -> list[int]:
     """Versions not above the opset, newest first; else all, oldest first."""
     return sorted((v for v in versions if v <= opset), reverse=True) or sorted(versions)

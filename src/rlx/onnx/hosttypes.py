@@ -75,17 +75,19 @@ def convert(x: Array, code: int, saturate: bool = True, mode: str = "up") -> Arr
 
 
 def _to_small_int(x: Array, target: np.dtype[Any]) -> Array:
+    """Truncated and wrapped."""
     bits = int(target.name[-1])
-    signed = not target.name.startswith("u")
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-    wide = x.astype(np.float32) if x.dtype.kind not in "iu" else x
-    if wide.dtype.kind == "f":
-        wide = np.clip(np.trunc(np.nan_to_num(wide)), low, high)
-    wide = wide.astype(np.int64)
-    wrapped = np.bitwise_and(wide, (1 << bits) - 1)
-    if signed:
-        wrapped = np.where(wrapped > high, wrapped - (1 << bits), wrapped)
+    wide = x if x.dtype.kind in "iu" else np.clip(np.trunc(np.nan_to_num(x.astype(np.float64))), -(2.0**62), 2.0**62)
+    wrapped = np.bitwise_and(wide.astype(np.int64), (1 << bits) - 1)
+    if not target.name.startswith("u"):
+        wrapped = np.where(wrapped >= 1 << bits - 1, wrapped - (1 << bits), wrapped)
     return wrapped.astype(np.int8).astype(target)
+
+
+def small_int_range(target: np.dtype[Any]) -> tuple[int, int]:
+    """Lowest and highest value of a type of 2 or 4 bits."""
+    bits = int(target.name[-1])
+    return (0, (1 << bits) - 1) if target.name.startswith("u") else (-(1 << bits - 1), (1 << bits - 1) - 1)
 
 
 def _to_e8m0(x: Array, saturate: bool, mode: str) -> Array:

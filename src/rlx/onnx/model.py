@@ -189,7 +189,7 @@ class Model:
     def _whole(self, root: Step, values: list[Any]) -> _interp.Executor | None:
         """The executor of a plan that is one segment, known by its shapes from now on."""
         step = root.children.get(None)
-        if not (isinstance(step, Segment) and step.direct) or any(v is ABSENT for v in values):
+        if not (isinstance(step, Segment) and step.direct) or not all(isinstance(v, np.ndarray) for v in values):
             return None
         if len(self._direct) >= 64:
             self._direct.clear()

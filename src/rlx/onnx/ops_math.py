@@ -283,7 +283,10 @@ def _reduce(name: str, axes_input_since: int) -> Callable[[NodeContext], Any]:
                 axes = ()
             else:
                 axes = None
-        return getattr(ops, name)(x, axes=axes, keepdims=bool(n.int("keepdims", 1)))
+        chosen = name
+        if x.dtype == dtypes.bool_:
+            chosen = {"reduce_max": "reduce_any", "reduce_min": "reduce_all"}.get(name, name)
+        return getattr(ops, chosen)(x, axes=axes, keepdims=bool(n.int("keepdims", 1)))
 
     return emit
 

@@ -7,7 +7,7 @@ import numpy as np
 from rlx import dtypes, ops
 from rlx.ir.graph import Value
 from rlx.onnx.context import NodeContext, is_host
-from rlx.onnx.hosttypes import code_of, convert
+from rlx.onnx.hosttypes import code_of, convert, small_int_range
 from rlx.onnx.ops_nn import spatial_of, window
 from rlx.onnx.registry import onnx_op
 from rlx.onnx.tensors import HOST_TYPES, Array
@@ -38,7 +38,10 @@ def _quantize(n: NodeContext) -> Any:
             if code in HOST_TYPES and "int" not in np.dtype(HOST_TYPES[code]).name:
                 return convert(wide if zero is None else wide + _spread(zero.astype(np.float32), x, axis, block), code, saturate)
             y = np.rint(wide)
-            return convert(y if zero is None else y + _spread(zero.astype(np.float32), x, axis, block), code, True)
+            y = y if zero is None else y + _spread(zero.astype(np.float32), x, axis, block)
+            if code in HOST_TYPES:
+                y = np.clip(y, *small_int_range(np.dtype(HOST_TYPES[code])))
+            return convert(y, code)
 
         return n.host(run, [n.item(i) for i in range(n.n_inputs)])
     x, scale, zero = n.x(0), n.x(1), n.opt(2)

@@ -258,7 +258,8 @@ def _one_hot(n: NodeContext) -> Any:
     if not indices.dtype.is_int:
         indices = ops.cast(indices, dtype=dtypes.i64)
     indices = ops.cast(indices, dtype=dtypes.i64)
-    indices = ops.where(ops.lt(indices, n.like(0, indices)), ops.add(indices, n.like(depth, indices)), indices)
+    below = ops.where(ops.lt(indices, n.like(-depth, indices)), n.like(depth, indices), ops.add(indices, n.like(depth, indices)))
+    indices = ops.where(ops.lt(indices, n.like(0, indices)), below, indices)
     return ops.one_hot(indices, values, depth=depth, axis=axis)
 
 
@@ -366,7 +367,14 @@ def _depth_to_space(n: NodeContext) -> Any:
 
 @onnx_op("SpaceToDepth")
 def _space_to_depth(n: NodeContext) -> Any:
-    return ops.space_to_depth(n.x(0), block=n.int("blocksize"))
+    x, b = n.x(0), n.int("blocksize")
+    if n.str("mode", "DCR") == "DCR":
+        return ops.space_to_depth(x, block=b)
+    batch, c, h, w = x.shape
+    if b < 1 or h % b or w % b:
+        raise FormatError(f"height and width must be divisible by the block size {b}, got {h} and {w}")
+    y = ops.transpose(ops.reshape(x, shape=(batch, c, h // b, b, w // b, b)), perm=(0, 1, 3, 5, 2, 4))
+    return ops.reshape(y, shape=(batch, c * b * b, h // b, w // b))
 
 
 @onnx_op("CenterCropPad")

@@ -20,7 +20,7 @@ from rlx.ir.types import TensorType
 from rlx.onnx import registry
 from rlx.onnx.block import Block, NodeDef
 from rlx.onnx.context import NodeContext
-from rlx.onnx.functions import definition
+from rlx.onnx.functions import definition, with_attributes
 from rlx.onnx.steps import Finish, Guard, Host, Key, Segment, Slot, Step, fetch, is_tensor
 from rlx.onnx.tracing import PROBE_ELEMENTS, TraceGraph, transplant
 
@@ -429,8 +429,9 @@ class Tracer:
     def _defined(self, node: NodeDef, scope: Scope) -> tuple[Any, ...]:
         block = None
         if node.proto is not None:
-            items = NodeContext(self, node, scope).items()
-            block = definition(node.proto, node.version, items, self.model.opset)
+            context = NodeContext(self, node, scope)
+            proto = with_attributes(node.proto, context.attributes()) if node.refs else node.proto
+            block = definition(proto, node.version, context.items(), self.model.opset)
         if block is None:
             raise UnsupportedOpError(f"{node.place}: this op cannot be imported, opset {node.version}")
         return self._call(block, node, scope)
