@@ -24,14 +24,15 @@
  * Elements become unsigned keys whose order is the wanted one, joined with their
  * index; so any sort is stable. Up to MERGE elements are merge-sorted (runs of
  * 12 by insertion), more are radix-sorted by bytes, skipping bytes that are the
- * same everywhere. The k best of many come from a heap of k; elements that lose
- * against its root cost one comparison.
+ * same everywhere. The k best of many come from a heap of k; blocks of
+ * elements that all lose against its root are skipped with vectors.
  */
 #include "abi.h"
 #include "vec.h"
 
 #define RUN 12
 #define MERGE 512
+#define BLOCK 64 /* elements compared with the k-th best at once */
 
 /* key << 32 | index */
 typedef uint64_t entry4;

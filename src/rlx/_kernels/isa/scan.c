@@ -12,8 +12,8 @@
  *   f32 accumulates in f64; integers wrap; NaN stays once it has come.
  * T: f32 f64 i8 i16 i32 i64 u8 u16 u32 u64.
  *
- * Loops. inner == 1: argmax finds the extremum with registers, then looks for it
- * a block at a time; scans are serial. inner > 1: up to COLUMNS columns at once.
+ * Loops. inner == 1: argmax folds blocks of eight registers and notes the block
+ * of the last win; the place is looked up there at the end. Scans are serial. inner > 1: up to COLUMNS columns at once.
  */
 #include <math.h>
 
@@ -21,7 +21,17 @@
 #include "rows.h"
 
 #define COLUMNS 128
-#define BLOCK 128 /* elements compared before looking whether one was equal */
+#define BLOCK 8 /* registers folded before a look whether one of them won */
+
+static inline int any_set(vl mask) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask) != 0;
+#elif defined(__AVX2__)
+    return !_mm256_testz_si256((__m256i)mask, (__m256i)mask);
+#else
+    return (mask[0] | mask[1]) != 0;
+#endif
+}
 
 #define MAX_INT(a, b) RLX_SELECT((b) > (a), b, a)
 #define MIN_INT(a, b) RLX_SELECT((b) < (a), b, a)
