@@ -50,3 +50,31 @@ def lower_attention(ctx: Context, node: Node) -> None:
 
 def _mask_strides(mask: Value | None, target: Sequence[int]) -> Sequence[int]:
     return (0, 0, 0, 0) if mask is None else broadcast_strides(shape_of(mask), target)
+
+
+@lowering("rope")
+def lower_rope(ctx: Context, node: Node) -> None:
+    """Rotary embedding: a head of a token is a work item."""
+    x, cos, sin, positions = (*node.inputs, None)[:4]
+    assert x is not None and cos is not None and sin is not None
+    out, at = node.outputs[0], node.attrs
+    shape, table = shape_of(x), shape_of(cos)
+    if len(shape) == 4:
+        b, heads, s, d = shape
+        strides = {"b": heads * s * d, "s": d, "h": s * d}
+    else:
+        b, s, width = shape
+        heads = at["num_heads"]
+        d = width // heads
+        strides = {"b": s * width, "s": width, "h": d}
+    half = table[-1]
+    if positions is None:  # a row of angles per token
+        rows, t_b, past, p = s, (table[1] * half if table[0] > 1 else 0), 0, (0, 0)
+    else:
+        rows, t_b, past = table[0], 0, 0
+        p = tuple(broadcast_strides(shape_of(positions), (b, s)))  # type: ignore[assignment]
+    attrs = {"batch": b, "seq": s, "heads": heads, "dim": d, "n_rot": 2 * half, "style": int(at["interleaved"]), "inverse": 0,
+             "rows": rows, "t_b": t_b, "t_s": half if positions is not None or table[1] > 1 else 0, "p_b": p[0], "p_s": p[1], "past": past}
+    attrs |= {f"{v}_{k}": n for v in "xy" for k, n in strides.items()}
+    ctx.call(f"rope.{x.dtype}", [ctx.read(x), ctx.read(cos), ctx.read(sin), ctx.maybe(positions), ctx.write(out)], attrs,
+             extent=b * s * heads, grain=16, cost=size_of(x) * 0.5 + 50)

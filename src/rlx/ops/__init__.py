@@ -9,6 +9,7 @@ import pkgutil
 
 from rlx.ir.opdef import OpDef
 from rlx.ops import movement as _movement
+from rlx.ops import fft as _fft
 from rlx.ops.einsum import einsum as _einsum
 from rlx.ops import view as _view
 
@@ -26,10 +27,13 @@ globals().update(TABLE)
 squeeze = _view.squeeze
 unsqueeze = _view.unsqueeze
 arange = _movement.arange
+dft = _fft.dft
 einsum = _einsum
+fftn = _fft.fftn
 split = _movement.split
 stack = _movement.stack
 unstack = _movement.unstack
+window = _fft.window
 
 
 def __getattr__(name: str) -> OpDef:

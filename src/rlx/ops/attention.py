@@ -243,29 +243,11 @@ def _rotary(x: Array, cos: Array, sin: Array, positions: Array | None = None, *,
     return result if x.ndim == 4 else result.transpose(0, 2, 1, 3).reshape(x.shape)
 
 
-def _rotary_in_ops(x: Any, cos: Any, sin: Any, positions: Any = None, *, interleaved: bool, num_heads: int | None, rotary_dim: int) -> Any:
+def _rotary_in_ops(x: Any, cos: Any, sin: Any, positions: Any = None, **at: Any) -> Any:
     from rlx import ops
 
-    b, heads, s, d = _heads("rotary_embedding", "x", x.type, num_heads)
-    y = x if x.rank == 4 else ops.reshape(x, shape=(b, s, heads, d))
-    width, at = rotary_dim or d, 1 if x.rank == 4 else 2
-    c, n = (ops.unsqueeze(t if positions is None else ops.gather(t, positions, axis=0), at) for t in (cos, sin))
-
-    def cut(start: int, stop: int, step: int = 1) -> Any:
-        return ops.slice(y, starts=(start,), stops=(stop,), axes=(-1,), steps=(step,))
-
-    first, second = (cut(0, width, 2), cut(1, width, 2)) if interleaved else (cut(0, width // 2), cut(width // 2, width))
-    real, imag = c * first - n * second, n * first + c * second
-    if interleaved:
-        turned = ops.concat(ops.unsqueeze(real, -1), ops.unsqueeze(imag, -1), axis=-1)
-        turned = ops.reshape(turned, shape=(*y.shape[:-1], width))
-        parts = [turned]
-    else:
-        parts = [real, imag]
-    if width != d:
-        parts.append(cut(width, d))
-    result = ops.concat(*parts, axis=-1) if len(parts) > 1 else parts[0]
-    return result if x.rank == 4 else ops.reshape(result, shape=x.shape)
+    wide = positions if positions is None or positions.dtype == dtypes.i64 else ops.cast(positions, dtype=dtypes.i64)
+    return rope(x, cos, sin, wide, **at)
 
 
 def _rotary_samples(dtype: DType, rng: Rng) -> list[Sample]:
@@ -278,6 +260,7 @@ def _rotary_samples(dtype: DType, rng: Rng) -> list[Sample]:
     return [
         Sample((x, *table(9, 4), positions)), Sample((x, *table(9, 4), positions), {"interleaved": True}), Sample((x, *table(2, 5, 4))),
         Sample((flat, *table(9, 4), positions.astype(np.int32)), {"num_heads": 3}), Sample((x, *table(9, 2), positions), {"rotary_dim": 4}),
+        Sample((x, *table(1, 1, 4))), Sample((flat, *table(1, 5, 4)), {"num_heads": 3}),
         Sample((flat, *table(9, 3), positions), {"num_heads": 3, "rotary_dim": 6, "interleaved": True}), Sample((x[:, :, :0], *table(2, 0, 4))),
     ]
 
@@ -295,4 +278,9 @@ rotary_embedding = OpDef(
     attrs=(Attr("interleaved", "bool", False), Attr("num_heads", "int", None), Attr("rotary_dim", "int", 0)), dtypes=FLOATS,
     decompose=_rotary_in_ops, samples=_rotary_samples, errors=_rotary_errors,
     tolerance=Tolerance(rtol={"f32": 2e-6, "f16": 1e-2, "bf16": 8e-2}, atol={"f32": 2e-6, "f64": 1e-14, "f16": 2e-2, "bf16": 1.2e-1}),
+)
+
+rope = OpDef(
+    "rope", ("x", "cos", "sin", "positions?"), _infer_rotary, _rotary, "rotary_embedding with positions in i64.",
+    attrs=rotary_embedding.attrs, dtypes=FLOATS, tolerance=rotary_embedding.tolerance, internal=True,
 )

@@ -12,8 +12,10 @@
  *   corners (y, x, y, x) in any order, 1: (x, y, width, height). Boxes without
  *   area overlap nothing. extent batch*classes; ws: per thread, stride attribute
  *   in bytes >= boxes*8 + capacity*20.
- * nms_compact.i64  args selected, counts, out i64 [total][3]
- *   attrs batch classes capacity;  rows (batch, class, box). extent 1. */
+ * nms_compact.i64  args selected, counts, out i64 [total][3], total i64 [1]?
+ *   attrs batch classes capacity;  rows (batch, class, box). extent 1. With
+ *   `total`, the number of rows, out has [batch*classes*capacity] rows; the rest
+ *   is zero. */
 #include "abi.h"
 
 typedef struct candidate { float score; int32_t box; } candidate;
@@ -104,11 +106,16 @@ static int nms_compact(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64
     const int64_t *selected = (const int64_t *)RLX_PTR(t, f, 0);
     const int64_t *counts = (const int64_t *)RLX_PTR(t, f, 1);
     int64_t *out = (int64_t *)RLX_PTR(t, f, 2);
+    int64_t total = 0;
     for (int64_t item = 0; lo < hi && item < a[0] * a[1]; item++)
-        for (int64_t i = 0; i < counts[item]; i++, out += 3) {
+        for (int64_t i = 0; i < counts[item]; i++, total++, out += 3) {
             out[0] = item / a[1], out[1] = item % a[1];
             out[2] = selected[item * a[2] + i];
         }
+    if (lo < hi && RLX_PRESENT(t, 3)) {
+        *(int64_t *)RLX_PTR(t, f, 3) = total;
+        memset(out, 0, (size_t)(a[0] * a[1] * a[2] - total) * 3 * sizeof(int64_t));
+    }
     return RLX_OK;
 }
 
