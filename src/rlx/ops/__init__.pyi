@@ -17,12 +17,15 @@ TABLE: dict[str, OpDef]
 FAMILY: dict[str, str]
 
 from rlx.ops.movement import arange as arange
+from rlx.ops.fft import dft as dft
 from rlx.ops.einsum import einsum as einsum
+from rlx.ops.fft import fftn as fftn
 from rlx.ops.movement import split as split
 from rlx.ops.view import squeeze as squeeze
 from rlx.ops.movement import stack as stack
 from rlx.ops.view import unsqueeze as unsqueeze
 from rlx.ops.movement import unstack as unstack
+from rlx.ops.fft import window as window
 
 def abs(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def acos(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
@@ -32,6 +35,15 @@ def add(
     b: Operand,
     /,
     *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def affine_grid(
+    theta: Operand,
+    /,
+    *,
+    size: Sequence[DimLike],
+    align_corners: bool = False,
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
@@ -181,6 +193,18 @@ def clip(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def col2im(
+    x: Operand,
+    /,
+    *,
+    image_shape: int | Sequence[int],
+    block_shape: int | Sequence[int],
+    strides: int | Sequence[int] | None = None,
+    pads: int | Sequence[int] | None = None,
+    dilations: int | Sequence[int] | None = None,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def compress(
     x: Operand,
     condition: Operand,
@@ -309,6 +333,7 @@ def dequantize_linear(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def det(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def div(
     a: Operand,
     b: Operand,
@@ -368,6 +393,16 @@ def eye(
     shape: Sequence[DimLike],
     k: int = 0,
     dtype: DTypeLike = ...,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def fft(
+    x: Operand,
+    /,
+    *,
+    n: int | None = None,
+    axis: int = -1,
+    norm: Literal['backward', 'ortho', 'forward'] = 'backward',
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
@@ -455,6 +490,17 @@ def gemm(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def grid_sample(
+    x: Operand,
+    grid: Operand,
+    /,
+    *,
+    mode: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    padding_mode: Literal['zeros', 'border', 'reflection'] = 'zeros',
+    align_corners: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def group_norm(
     x: Operand,
     gamma: Operand | None = None,
@@ -504,6 +550,16 @@ def hard_sigmoid(
     name: str | None = None,
 ) -> Value: ...
 def hard_swish(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def ifft(
+    x: Operand,
+    /,
+    *,
+    n: int | None = None,
+    axis: int = -1,
+    norm: Literal['backward', 'ortho', 'forward'] = 'backward',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def imag(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def instance_norm(
     x: Operand,
@@ -516,12 +572,23 @@ def instance_norm(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def inverse(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def iota(
     *,
     shape: Sequence[DimLike],
     start: Any = 0,
     step: Any = 1,
     dtype: DTypeLike = ...,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def irfft(
+    x: Operand,
+    /,
+    *,
+    n: int | None = None,
+    axis: int = -1,
+    norm: Literal['backward', 'ortho', 'forward'] = 'backward',
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
@@ -817,6 +884,18 @@ def nll_loss(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def non_max_suppression(
+    boxes: Operand,
+    scores: Operand,
+    max_output: Operand | None = None,
+    iou_threshold: Operand | None = None,
+    score_threshold: Operand | None = None,
+    /,
+    *,
+    center_point_box: bool = False,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def nonzero(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def one_hot(
     indices: Operand,
@@ -1058,6 +1137,16 @@ def resize(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def rfft(
+    x: Operand,
+    /,
+    *,
+    n: int | None = None,
+    axis: int = -1,
+    norm: Literal['backward', 'ortho', 'forward'] = 'backward',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def rms_norm(
     x: Operand,
     gamma: Operand | None = None,
@@ -1086,6 +1175,20 @@ def rnn(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> tuple[Value, Value]: ...
+def roi_align(
+    x: Operand,
+    rois: Operand,
+    items: Operand,
+    /,
+    *,
+    output_size: int | Sequence[int],
+    mode: Literal['avg', 'max'] = 'avg',
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+    half_pixel: bool = True,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def roll(
     x: Operand,
     /,
@@ -1251,6 +1354,17 @@ def space_to_depth(
 ) -> Value: ...
 def sqrt(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def square(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def stft(
+    x: Operand,
+    window: Operand | None = None,
+    /,
+    *,
+    n: int,
+    hop: int,
+    onesided: bool = True,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def sub(
     a: Operand,
     b: Operand,
@@ -1344,6 +1458,20 @@ def unique(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> tuple[Value, Value, Value, Value]: ...
+def view_as_complex(
+    x: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
+def view_as_real(
+    x: Operand,
+    /,
+    *,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def where(
     condition: Operand,
     a: Operand,
