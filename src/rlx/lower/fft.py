@@ -12,6 +12,7 @@ Array = npt.NDArray[Any]
 GROUP = 16  # rows of a work item
 _GROUP_LIMIT = 4096  # longer transforms are work items by themselves
 _LARGEST_RADIX = 31
+_PLANE_GAP = 144  # elements between the planes of one row
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,9 @@ def fft_plan(n: int, dtype: Any, real: bool = False) -> FftPlan:
     group = GROUP if core <= _GROUP_LIMIT else 1
     size = np.dtype(dtype).itemsize
     table = np.concatenate(tables).astype(dtype) if tables else np.zeros(1, dtype)
-    return FftPlan(
-        (n, int(real), int(bluestein), points, *words), table, group,
-        4 * (max(core, n) + 1) * size * (64 // size if core <= 768 else 1))
+    # four planes, for as many rows as a vector may hold; a block of 32 columns
+    most = max(core, n) + 1
+    planes = 4 * max(most * (64 // size) if core <= 768 else 0, -(-most // 16) * 16 + _PLANE_GAP)
+    block = 4 * (max(first, core // first) * 32 + _PLANE_GAP) if first else 0
+    return FftPlan((n, int(real), int(bluestein), points, *words), table, group,
+                   (planes + block) * size)

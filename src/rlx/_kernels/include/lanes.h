@@ -3,8 +3,8 @@
  *
  * vf: float, vi: int32, vd: double, vl: int64; VF and VD lanes. Loads and
  * stores are unaligned; the _n forms touch n elements only (n <= lanes).
- * Accuracy of the functions, measured over all exponents: below 3 ulp in f32
- * and below 2 ulp in f64. */
+ * Accuracy of the functions, measured over all exponents: below 2.5 ulp in f32
+ * and in f64. */
 #ifndef RLX_LANES_H
 #define RLX_LANES_H
 

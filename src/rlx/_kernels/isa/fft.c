@@ -30,7 +30,7 @@
  *           L1 the writes decide;
  *   single  one row at a time: n = n1 n2 by four steps: n1-point passes over
  *           L = n2 columns, times twiddles and transposed, n2-point passes over
- *           L = n1.
+ *           L = n1; beyond L1 a few columns at a time.
  * Other lengths go by Bluestein with a power of two. Real transforms of even n
  * are complex ones of n/2 and one more pass. The inverse exchanges the planes.
  * Which of the ways is taken depends on the shape alone.
@@ -42,7 +42,7 @@
 #include "abi.h"
 #include "lanes.h"
 
-enum { GROUP = 16, MAX_RADIX = 31, LANES_LIMIT = 12288 };
+enum { GROUP = 16, MAX_RADIX = 31, LANES_LIMIT = 12288, BLOCKED_FROM = 90000, PLANE_GAP = 144 };
 
 #define T float
 #define V vf
