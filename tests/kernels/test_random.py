@@ -1,6 +1,7 @@
 """Random numbers: known answers, independence of the cut, distributions, sampling."""
 
 import ctypes
+import itertools
 
 import numpy as np
 import pytest
@@ -90,7 +91,7 @@ def test_cut_stream_and_levels(case, level):
     whole, cut, other = np.zeros(n, dtype), np.zeros(n, dtype), np.zeros(n, dtype)
     with_state(name, [whole], attrs, n, level, 7, 3)
     edges = [0, 1, 2, 5, 64, 65, 127, 500, n]
-    with_state(name, [cut], attrs, n, level, 7, 3, pieces=list(zip(edges, edges[1:], strict=False)))
+    with_state(name, [cut], attrs, n, level, 7, 3, pieces=list(itertools.pairwise(edges)))
     assert whole.tobytes() == cut.tobytes()
     for change in ({"seed": 8}, {"counter": 4}, {"key": 6}):
         stream = {"seed": 7, "counter": 3} | {k: v for k, v in change.items() if k != "key"}
