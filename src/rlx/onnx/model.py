@@ -24,7 +24,7 @@ from rlx.ir.graph import Graph
 from rlx.onnx import registry
 from rlx.onnx.block import Block, Reader, domain_of
 from rlx.onnx.core import ABSENT, Core, Shared, owned
-from rlx.onnx.steps import Segment, Step
+from rlx.onnx.steps import Guard, Segment, Step, content
 from rlx.onnx.tensors import TensorReader, numpy_type, type_name
 from rlx.onnx.wire import strip
 from rlx.options import CompileOptions, default_threads
@@ -107,6 +107,23 @@ def _declared(t: TypeProto, default: bool = False) -> Declared:
     return Declared("tensor", "undeclared", None, default)
 
 
+class Guarded:
+    """Executors of whole models by the content of some inputs."""
+
+    __slots__ = ("children", "names")
+
+    def __init__(self, names: list[str], children: Mapping[Any, Step]) -> None:
+        self.names = names
+        self.children = children
+
+    def pick(self, inputs: Mapping[str, Any]) -> _interp.Executor:
+        """The executor for these inputs; KeyError when their values are new."""
+        step = self.children[tuple([content(inputs[n]) for n in self.names])]
+        if isinstance(step, Segment) and step.direct:
+            return step.variant.executor
+        raise KeyError
+
+
 class Model:
     """An ONNX model. Made by `rlx.load`.
 
@@ -133,7 +150,7 @@ class Model:
         self._required = tuple(n for n, t in self._inputs.items() if not t.default)
         self._core = Core(self._shared, block, tuple(self._inputs), declare=True)
         self._index = {n: i for i, n in enumerate(block.outputs)}
-        self._direct: dict[tuple[tuple[int, ...], ...], _interp.Executor] = {}
+        self._direct: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._metadata = _metadata(proto)
 
     # -- running ------------------------------------------------------------------------
@@ -166,6 +183,8 @@ class Model:
             inputs = {}
         try:
             executor = self._direct[tuple([inputs[n].shape for n in self._inputs])]
+            if type(executor) is Guarded:
+                executor = executor.pick(inputs)
         except (KeyError, AttributeError, TypeError):
             return self._run(inputs, threads, out)
         if threads is not None:
@@ -189,12 +208,19 @@ class Model:
     def _whole(self, root: Step, values: list[Any]) -> _interp.Executor | None:
         """The executor of a plan that is one segment, known by its shapes from now on."""
         step = root.children.get(None)
-        if not (isinstance(step, Segment) and step.direct) or not all(isinstance(v, np.ndarray) for v in values):
+        if not all(isinstance(v, np.ndarray) for v in values):
+            return None
+        found: Any = None
+        if isinstance(step, Segment) and step.direct:
+            found = step.variant.executor
+        elif isinstance(step, Guard) and all(i < len(values) and part is None for i, part in step.slots):
+            found = Guarded([list(self._inputs)[i] for i, _ in step.slots], step.children)
+        if found is None:
             return None
         if len(self._direct) >= 64:
             self._direct.clear()
-        self._direct[tuple(v.shape for v in values)] = step.variant.executor
-        return step.variant.executor
+        self._direct[tuple(v.shape for v in values)] = found
+        return None if isinstance(found, Guarded) else found
 
     def _copy_out(self, results: list[Any], out: Any) -> list[Any]:
         given = out if isinstance(out, Mapping) else dict(zip(self._index, out, strict=False))

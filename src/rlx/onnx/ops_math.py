@@ -94,6 +94,8 @@ def _isinf(n: NodeContext) -> Any:
 @onnx_op("PRelu")
 def _prelu(n: NodeContext) -> Any:
     x, slope = n.x(0), n.x(1)
+    if n.opset < 7 and slope.rank == 1 and x.rank > 2:
+        slope = ops.reshape(slope, shape=(-1, *(1,) * (x.rank - 2)))
     return ops.where(ops.lt(x, n.like(0, x)), ops.mul(x, slope), x)
 
 
@@ -147,9 +149,11 @@ def _dropout(n: NodeContext) -> Any:
     ratio = n.opt_scalar(1, 0.5) if n.opset >= 12 and training else 0.5
     x = n.x(0)
     if training and ratio != 0:
-        seed = n.int("seed", None)
+        from rlx.onnx.ops_random import seed_of
+
+        seed = seed_of(n)
         keep = ops.bernoulli(n.constant(np.full(x.shape, 1.0 - ratio, np.float32)), dtype=dtypes.bool_,
-                             **({} if seed is None else {"seed": seed}))
+                             seed=seed)
         scaled = ops.mul(x, n.like(1.0 / (1.0 - ratio), x))
         return ops.where(keep, scaled, n.like(0, x)), keep
     mask = None
