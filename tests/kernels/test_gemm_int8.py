@@ -174,3 +174,44 @@ def test_conv(case, ta, tb, level, guarded):
     quant = Quant(ta == np.int8, tb == np.int8, 1, oc)
     run(gemm_int8.plan_conv(s, quant, level=level), [x, packed, out, bias, za, zb], level, 2)
     np.testing.assert_array_equal(out, want)
+
+
+DEPTHWISE = [
+    ((9, 31), 20, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    ((9, 20), 150, (5, 5), (2, 2), (1, 1), (2, 2, 2, 2)),
+    ((6, 12), 3, (3, 9), (1, 2), (2, 1), (4, 8, 4, 8)),
+    ((40,), 18, (9,), (1,), (3,), (12, 12)),
+]
+
+
+@pytest.mark.parametrize(("ta", "tb"), KINDS)
+@pytest.mark.parametrize("case", DEPTHWISE, ids=str)
+def test_depthwise(case, ta, tb, level, guarded):
+    spatial, c, kernel, strides, dilations, pads = case
+    s = gemm.conv_shape((2, *spatial, c), c, kernel, strides=strides, dilations=dilations,
+                        pads=pads, groups=c)
+    assert gemm_int8.depthwise_fits(s)
+    x = guarded(random(ta, 2, *s.in_, c, extreme=True))
+    w = guarded(random(tb, *s.kernel[1:], c, extreme=True))
+    za, zb, bias = random(ta, 1), random(tb, c), np.arange(c, dtype=np.int32)
+    far = [max(0, (o - 1) * st + (k - 1) * d + 1 - p - n) for n, o, k, st, d, p in
+           zip(s.in_, s.out, s.kernel, s.strides, s.dilations, s.pads, strict=True)]
+    wide = np.pad(x.astype(np.int64) - int(za[0]),
+                  [(0, 0), *zip(s.pads, far, strict=True), (0, 0)])
+    want = np.zeros((2, *s.out, c), np.int64) + bias
+    for tap in itertools.product(*map(range, s.kernel)):
+        window = wide[(slice(None), *(
+            slice(t * d, t * d + (o - 1) * st + 1, st)
+            for t, d, o, st in zip(tap, s.dilations, s.out, s.strides, strict=True)))]
+        want += window * (w[tap[1:]].astype(np.int64) - zb)
+    out = guarded(np.full((2, *s.out, c), 99, np.int32))
+    quant = Quant(ta == np.int8, tb == np.int8, 1, c)
+    run(gemm_int8.plan_depthwise(s, quant, level=level), [x, w, out, bias, za, zb], level, 2)
+    np.testing.assert_array_equal(out, want)
+    scale, zero = random(np.uint8, c).astype(np.float32) / 10000, np.array([7], np.uint8)
+    q = guarded(np.full((2, *s.out, c), 99, np.uint8))
+    quant = Quant(ta == np.int8, tb == np.int8, 1, c, c, OUT_U8)
+    run(gemm_int8.plan_depthwise(s, quant, level=level),
+        [x, w, q, bias, za, zb, scale, zero], level)
+    rounded = np.rint(want.astype(np.float32) * scale) + 7
+    np.testing.assert_array_equal(q, np.clip(rounded, 0, 255).astype(np.uint8))

@@ -188,3 +188,46 @@ def plan_conv(
     }
     extent = s.groups * -(-s.rows // mc) * -(-s.oc // nc)
     return Plan("conv.int8@nhwc", attrs, extent, 1 if extent > 1 else 0, work, cost)
+
+
+def depthwise_fits(s: ConvShape) -> bool:
+    """Whether `conv_depthwise.int8@nhwc` takes this convolution."""
+    flat = s.in_[0] == s.out[0] == s.kernel[0] == 1 and s.pads[0] == 0
+    return s.c == s.oc == 1 and flat and math.prod(s.kernel) <= 256
+
+
+def plan_depthwise(
+    s: ConvShape,
+    quant: Quant,
+    *,
+    ldi: int | None = None,
+    ldo: int | None = None,
+    steps: Sequence[Step] = (),
+    level: str | None = None,
+) -> Plan:
+    """Plan `conv_depthwise.int8@nhwc` for shapes that `depthwise_fits`.
+
+    Arguments as in `plan_conv`, but the weights lie as [k_h, k_w, channels], not packed.
+    """
+    isa = gemm.level_of("conv_depthwise.int8@nhwc", level)
+    chunk, px = 128, 14
+    geometry = gemm.conv_geometry(s, ldi, ldo)
+    attrs = {
+        name: value
+        for name, value in geometry.items()
+        if not name.endswith("_d") and name not in ("groups", "OC", "C")
+    }
+    width = (px - 1) * s.strides[2] + (s.kernel[2] - 1) * s.dilations[2] + 1
+    work = (s.depth + s.kernel[1] * width + px + 3) * chunk * 4
+    attrs |= {
+        "C": s.groups,
+        "work_stride": work,
+        **quant.attrs(),
+        "steps": gemm.encode_steps(steps),
+    }
+    cost = int(s.rows * s.groups * s.depth / (4.0 if isa == "baseline" else 16.0)) + 60
+    extent = s.batch * s.out[1]
+    grain = max(1, int(extent * _TASK_NS / cost))
+    return Plan(
+        "conv_depthwise.int8@nhwc", attrs, extent, grain if grain < extent else 0, work, cost
+    )

@@ -10,6 +10,14 @@
  *   PX_MAX * groups * OC elements a thread. extent: batch * out_d * out_h (an item is an
  *   output row).
  *
+ * conv_depthwise.int8@nhwc
+ *   args as conv.int8@nhwc (conv_int8.c), weights [k_h, k_w, C] as they are; one plane
+ *   (depth 1), multiplier 1, at most 256 taps
+ *   attrs: C ldi ldo in_h in_w out_h out_w k_h k_w stride_* dilation_* pad_* (2 each), batch,
+ *   work_stride and those of matmul.int8. extent: batch * out_h
+ *   workspace per thread, of CHUNK floats each: k_h * k_w (weights), k_h * width (patch; width:
+ *   input pixels under PX_MAX pixels of a line), PX_MAX (accumulators), 3 (columns)
+ *
  * Design. A vector is W channels. A tile of up to PX_MAX = 14 (8 without
  * AVX-512) pixels of an output row stays in registers through all taps: one load
  * of weights and one FMA with a memory operand per pixel and tap, so the loop
@@ -19,9 +27,11 @@
  * branch, which beats both a padded copy and cutting off the edge pixels (a tile
  * of one pixel is bound by the FMA latency). At 56 x 56 x 144 in cache, 3 x 3,
  * the moving of lines between L1 and L2 takes as long as the arithmetic.
+ * The 8-bit kernel runs on the float one: for 128 channels at a time, a - a_zero
+ * under a tile goes to a patch of floats in the first cache. Sums of up to 256
+ * products of 9-bit integers are exact in float, so the result is exact.
  */
-#include "epilogue.h"
-#include "gemm.h"
+#include "int8.h"
 
 enum { PX_MAX = RLX_VREGS == 32 ? 14 : 8 };
 
@@ -51,8 +61,126 @@ enum { PX_MAX = RLX_VREGS == 32 ? 14 : 8 };
 #undef DEPTHWISE_LAYOUT
 #include "depthwise_driver.h"
 
+/* ---------------------------------------------------------------------- 8 bits */
+
+#define INT8_LAYOUT                                                                       \
+    "batch C ldi ldo in_h in_w out_h out_w k_h k_w stride_h stride_w dilation_h dilation_w " \
+    "pad_h pad_w work_stride " RLX_INT8_POST_LAYOUT "steps:*"
+
+enum { CHUNK = 128 };
+
+typedef struct plane {
+    int64_t batch, c, ldi, ldo, in[2], out[2], kernel[2], stride[2], dilation[2], pad[2];
+    int64_t work_stride;
+    rlx_int8_post post;
+} plane;
+
+/* dst = src - zero; dst has room for a vector beyond n. */
+RLX_ALWAYS_INLINE void to_floats(float *dst, const uint8_t *src, int64_t n, const int is_signed,
+                                 float zero) {
+    int64_t i = 0;
+#if defined(__AVX512F__)
+    for (; i < n; i += 16) {
+        __mmask16 m = n - i >= 16 ? 0xffff : (__mmask16)((1u << (n - i)) - 1);
+        __m128i v = _mm_maskz_loadu_epi8(m, src + i);
+        __m512 x = _mm512_cvtepi32_ps(is_signed ? _mm512_cvtepi8_epi32(v) : _mm512_cvtepu8_epi32(v));
+        _mm512_storeu_ps(dst + i, _mm512_sub_ps(x, _mm512_set1_ps(zero)));
+    }
+#elif defined(__AVX2__)
+    for (; i + 8 <= n; i += 8) {
+        __m128i v = _mm_loadl_epi64((const __m128i *)(src + i));
+        __m256 x = _mm256_cvtepi32_ps(is_signed ? _mm256_cvtepi8_epi32(v) : _mm256_cvtepu8_epi32(v));
+        _mm256_storeu_ps(dst + i, _mm256_sub_ps(x, _mm256_set1_ps(zero)));
+    }
+#endif
+    for (; i < n; i++)
+        dst[i] = (float)(is_signed ? (int8_t)src[i] : src[i]) - zero;
+}
+
+/* Input pixels [iw, iw + width) of the valid kernel lines, channels [0, n); zeros in padding. */
+RLX_ALWAYS_INLINE void fill_patch(const plane *p, float *dst, const uint8_t *in, int64_t ih,
+                                  int64_t iw, int64_t width, int64_t n, const int64_t *lines,
+                                  const int is_signed, float zero) {
+    int64_t left = iw < 0 ? (-iw < width ? -iw : width) : 0;
+    int64_t right = p->in[1] - iw < width ? p->in[1] - iw : width;
+    right = right > left ? right : left;
+    for (int64_t kh = lines[0]; kh < lines[1]; kh++) {
+        const uint8_t *src = in + ((ih + kh * p->dilation[0]) * p->in[1] + iw) * p->ldi;
+        float *to = dst + kh * width * n;
+        memset(to, 0, (size_t)(left * n) * sizeof(float));
+        if (p->ldi == n)
+            to_floats(to + left * n, src + left * n, (right - left) * n, is_signed, zero);
+        else
+            for (int64_t x = left; x < right; x++)
+                to_floats(to + x * n, src + x * p->ldi, n, is_signed, zero);
+        memset(to + right * n, 0, (size_t)((width - right) * n) * sizeof(float));
+    }
+}
+
+static int depthwise_int8(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
+    plane p;
+    memcpy(&p, t->attrs, 25 * sizeof(int64_t));
+    const int64_t *steps = RLX_LIST(t->attrs, 25);
+    int64_t n_steps = RLX_COUNT(t->attrs, 25), taps = p.kernel[0] * p.kernel[1];
+    int64_t reach = (p.kernel[1] - 1) * p.dilation[1] + 1;
+    float *weights = (float *)(RLX_PTR(t, f, 4) + f->tid * p.work_stride);
+    float *patch = weights + taps * CHUNK;
+    float *acc = patch + p.kernel[0] * ((PX_MAX - 1) * p.stride[1] + reach) * CHUNK;
+    rlx_int8_columns columns = rlx_int8_columns_at((int32_t *)(acc + PX_MAX * CHUNK), CHUNK);
+    const char *b_zero = RLX_OPT(t, f, 6);
+    int32_t za = rlx_int8_zero(RLX_OPT(t, f, 5), p.post.a_zero_n, 0, p.post.a_signed);
+    int32_t row_sums[PX_MAX] = {0};
+    rlx_int8_post post = p.post; /* zero points are taken off before the product */
+    post.a_zero_n = post.b_zero_n = post.a_signed = 0;
+    post.b_signed = 1;
+    for (int64_t c0 = 0; c0 < p.c && lo < hi; c0 += CHUNK) {
+        int64_t n = p.c - c0 < CHUNK ? p.c - c0 : CHUNK;
+        const uint8_t *w = (const uint8_t *)RLX_PTR(t, f, 1) + c0;
+        for (int64_t k = 0; k < taps; k++)
+            for (int64_t j = 0; j < n; j++) {
+                int32_t v = p.post.b_signed ? (int8_t)w[k * p.c + j] : w[k * p.c + j];
+                v -= rlx_int8_zero(b_zero, p.post.b_zero_n, c0 + j, p.post.b_signed);
+                weights[k * n + j] = (float)v;
+            }
+        rlx_int8_prepare(t, f, &post, &columns, c0, n, columns.base);
+        depthwise_f32 q = {.groups = n, .c = 1, .oc = 1, .ldi = n, .channels = n,
+                           .kernel = {1, p.kernel[0], p.kernel[1]},
+                           .stride = {1, 1, p.stride[1]}, .dilation = {1, 1, p.dilation[1]}};
+        tile_f32 tile = {.p = &q, .x = patch, .w = weights, .c = acc, .ldc = CHUNK, .hi = {1, 0}};
+        for (int64_t i = lo; i < hi; i++) {
+            const uint8_t *in = (const uint8_t *)RLX_PTR(t, f, 0) +
+                                i / p.out[0] * p.in[0] * p.in[1] * p.ldi + c0;
+            int64_t ih = i % p.out[0] * p.stride[0] - p.pad[0];
+            valid_f32(ih, p.kernel[0], p.dilation[0], p.in[0], &tile.lo[1], &tile.hi[1]);
+            for (int64_t x = 0; x < p.out[1]; x += tile.px) {
+                tile.px = rlx_tile_rows(p.out[1], PX_MAX, x);
+                int64_t width = (tile.px - 1) * p.stride[1] + reach;
+                const int64_t lines[2] = {tile.lo[1], tile.hi[1]};
+                int64_t iw = x * p.stride[1] - p.pad[1];
+                if (p.post.a_signed)
+                    fill_patch(&p, patch, in, ih, iw, width, n, lines, 1, (float)za);
+                else
+                    fill_patch(&p, patch, in, ih, iw, width, n, lines, 0, (float)za);
+                q.in[2] = width;
+                widths_f32[tile.px](&tile, 0);
+                for (int64_t r = 0; r < tile.px; r++)
+                    for (float *v = acc + r * CHUNK; v < acc + r * CHUNK + n; v += RLX_W32)
+                        *(rlx_vi32u *)v = __builtin_convertvector((rlx_v32)*(rlx_v32u *)v, rlx_vi32);
+                int64_t row = i * p.out[1] + x;
+                int status = rlx_int8_finish(t, f, &post, &columns, (int32_t *)acc, CHUNK, tile.px,
+                                             n, row_sums, row, 0, c0, row * p.ldo + c0, p.ldo,
+                                             steps, n_steps);
+                if (status)
+                    return status;
+            }
+        }
+    }
+    return RLX_OK;
+}
+
 const rlx_kernel_row rlx_rows_conv_depthwise[] = {
     {"conv_depthwise.f32@nhwc", depthwise_run_f32, DEPTHWISE_LAYOUT, 0},
     {"conv_depthwise.f64@nhwc", depthwise_run_f64, DEPTHWISE_LAYOUT, 0},
+    {"conv_depthwise.int8@nhwc", depthwise_int8, INT8_LAYOUT, 0},
     {NULL, NULL, NULL, 0},
 };

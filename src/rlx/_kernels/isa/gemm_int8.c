@@ -172,7 +172,9 @@ void rlx_int8_prepare(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_pos
 }
 
 typedef rlx_v32 VF;
+#ifndef __AVX2__
 typedef uint8_t bytes __attribute__((vector_size(W)));
+#endif
 
 /* One row of accumulators to the output. The sums wrap: vectors of unsigned. */
 RLX_ALWAYS_INLINE void finish_row(const int kind, const int offsets, char *out, const int32_t *c,
@@ -202,7 +204,14 @@ RLX_ALWAYS_INLINE void finish_row(const int kind, const int offsets, char *out, 
 #ifdef __AVX512F__
         _mm512_mask_cvtepi32_storeu_epi8(out + j, (__mmask16)((1u << part) - 1), (__m512i)u);
 #else
+#ifdef __AVX2__
+        __m256i words = _mm256_and_si256((__m256i)u, _mm256_set1_epi32(255));
+        words = _mm256_permute4x64_epi64(_mm256_packus_epi32(words, words), 0x08);
+        __m128i low = _mm256_castsi256_si128(words);
+        int64_t q = _mm_cvtsi128_si64(_mm_packus_epi16(low, low));
+#else
         bytes q = __builtin_convertvector(u, bytes);
+#endif
         if (part == W)
             memcpy(out + j, &q, W);
         else
