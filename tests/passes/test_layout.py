@@ -143,3 +143,20 @@ def test_batch_norm_folds_or_follows():
 
     calls = check(net, x=(2, 3, 7, 8), tolerance=1e-4)
     assert calls["strided.b4"] == 2
+
+
+def test_channel_shuffle_stays_channels_last():
+    def net(x):
+        y = ops.reshape(block(x, 6), shape=(2, 3, 2, 5, 7))
+        y = ops.reshape(ops.transpose(y, perm=(0, 2, 1, 3, 4)), shape=(2, 6, 5, 7))
+        return block(y, 4)
+
+    check(net, x=(2, 3, 5, 7), kernels={"strided.b4": 3, "conv.f32@nhwc": 2})
+
+
+def test_weights_that_are_filled_by_a_node_are_folded():
+    def net(x):
+        w = ops.expand(x.graph.constant(np.float32(0.01)), shape=(96, 64, 3, 3))
+        return ops.conv(x, w, pads=(1,) * 4)
+
+    check(net, x=(1, 64, 4, 4), kernels={"strided.b4": 2, "conv.f32@nhwc": 1})

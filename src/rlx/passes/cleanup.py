@@ -12,6 +12,9 @@ from rlx.ir.types import static_shape
 
 # A folded result larger than this is kept only if it is not much larger than its operands.
 FOLD_LIMIT = 1 << 16
+# Their operands after the first are packed ahead when they are constant: worth any size.
+WEIGHTED = frozenset({"conv", "conv_transpose", "conv_nhwc", "conv_transpose_nhwc", "matmul", "fused_matmul", "gemm", "int8_conv",
+                      "int8_matmul", "matmul_integer", "conv_integer", "qlinear_conv", "qlinear_matmul", "lstm", "gru", "rnn", "batch_norm"})
 
 
 def eliminate_dead(graph: Graph) -> Graph:
@@ -77,10 +80,11 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
     (it would raise at run time) is left as it is.
     """
     constant: set[Value] = set()
+    weights = _weights(graph)
     for node in graph.nodes:
         if node.op is CONSTANT:
             constant.add(node.outputs[0])
-        elif _foldable(node) and all(v is None or v in constant for v in node.inputs):
+        elif _foldable(node, any(v in weights for v in node.outputs)) and all(v is None or v in constant for v in node.inputs):
             constant.update(node.outputs)
     folded = {v for v in constant if v.node.op is not CONSTANT}
     if not folded:
@@ -121,7 +125,18 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
     return eliminate_dead(result.finish())
 
 
-def _foldable(node: Node) -> bool:
+def _weights(graph: Graph) -> set[Value]:
+    """Weights of products and what they are made of by moves and elementwise ops."""
+    found: set[Value] = set()
+    for node in reversed(graph.nodes):
+        if node.op.name in WEIGHTED:
+            found.update(v for v in node.inputs[1:] if v is not None)
+        if (node.op.has("movement") or node.op.has("elementwise")) and any(v in found for v in node.outputs):
+            found.update(v for v in node.inputs if v is not None)
+    return found
+
+
+def _foldable(node: Node, any_size: bool = False) -> bool:
     op = node.op
     if op.has("leaf") or op.has("random") or op.has("stateful") or op.has("dynamic") or op.has("control"):
         return False
@@ -129,7 +144,7 @@ def _foldable(node: Node) -> bool:
         return False
     made = sum(_nbytes(v) for v in node.outputs)
     given = sum(_nbytes(v) for v in node.inputs if v is not None)
-    return made <= max(FOLD_LIMIT, 4 * given)
+    return any_size or made <= max(FOLD_LIMIT, 4 * given)
 
 
 def _nbytes(v: Value) -> int:

@@ -16,6 +16,7 @@ from rlx.ir.dims import product
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.types import normal_axis
 from rlx.passes.cleanup import eliminate_dead
+from rlx.passes.epilogue import Readers
 
 # Ops whose channels-last twin <name>_nhwc takes the same operands and attributes.
 DRIVERS = ("conv", "conv_transpose", "int8_conv")
@@ -54,6 +55,8 @@ class _Layout:
         self.table = TABLE
         self.r = Rewriter(graph)
         self.last: dict[Value, Value] = {}
+        self.shuffles = _shuffles(graph)
+        self.inside = {id(n) for first, middle, _ in self.shuffles.values() for n in (first, middle)}
         self.followers: dict[str, Callable[[Node], bool]] = {
             "concat": self._concat, "slice": self._slice, "pad": self._pad, "softmax": self._with_axis,
             "log_softmax": self._with_axis, "reshape": self._reshape, "transpose": self._transpose,
@@ -61,6 +64,8 @@ class _Layout:
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
+            if id(node) in self.inside or (id(node) in self.shuffles and self._shuffle(node)):
+                continue
             if node.op.has("leaf") or not self._visit(node):
                 for v in node.inputs:
                     if v is not None:
@@ -232,6 +237,23 @@ class _Layout:
         shape = (out.shape[0], *out.shape[2:], out.shape[1])
         return self.done(node, self.r.emit(node.op, [self.last[x]], {"shape": shape}, node))
 
+    def _shuffle(self, node: Node) -> bool:
+        """A transpose of groups of channels, spelled as reshape, transpose, reshape."""
+        first, middle, groups = self.shuffles[id(node)]
+        x, out = first.inputs[0], node.outputs[0]
+        assert x is not None
+        if self.only_last(x):
+            n, *spatial, c = self.last[x].shape
+            y = self._emit("reshape", [self.last[x]], {"shape": (n, *spatial, groups, c // groups)}, first)[0]
+            rank = y.rank
+            y = self._emit("transpose", [y], {"perm": (*range(rank - 2), rank - 1, rank - 2)}, middle)[0]
+            return self.done(node, self.r.emit(node.op, [y], {"shape": (n, *spatial, c)}, node))
+        self.want_first(x)
+        self.r.copy(first)
+        self.r.copy(middle)
+        self.r.copy(node)
+        return out in self.r.map
+
     def _transpose(self, node: Node) -> bool:
         """A change of layout spelled out in the graph costs nothing."""
         x, out, perm = node.inputs[0], node.outputs[0], node.attrs["perm"]
@@ -249,3 +271,24 @@ class _Layout:
             self.r.replace(out, self.r.emit(node.op, [self.last[x]], {"perm": whole}, node)[0])
             return True
         return False
+
+
+def _shuffles(graph: Graph) -> dict[int, tuple[Node, Node, int]]:
+    """Channel shuffles by id of their last node: (reshape, transpose, number of groups)."""
+    found: dict[int, tuple[Node, Node, int]] = {}
+    readers = Readers(graph)
+    for node in graph.nodes:
+        middle = node.inputs[0].node if node.op.name == "reshape" and node.inputs[0] is not None else None
+        if middle is None or middle.op.name != "transpose" or readers.only(middle.outputs[0]) is not node:
+            continue
+        split = middle.inputs[0]
+        assert split is not None
+        perm, first = middle.attrs["perm"], split.node
+        if first.op.name != "reshape" or readers.only(split) is not middle or perm != (0, 2, 1, *range(3, len(perm))):
+            continue
+        x = first.inputs[0]
+        assert x is not None
+        if x.shape == node.outputs[0].shape and len(perm) == x.rank + 1 and x.rank >= 3 and x.shape[2:] == split.shape[3:] and (
+                x.shape[0] == split.shape[0]) and isinstance(split.shape[1], int):
+            found[id(node)] = (first, middle, split.shape[1])
+    return found
