@@ -119,6 +119,6 @@ def from_onnx(code: int) -> DType | None:
     return _BY_ONNX.get(code)
 
 
-def of_array(array: npt.NDArray[Any]) -> DType:
-    """Return the DType of a NumPy array."""
+def of_array(array: npt.NDArray[Any] | np.generic) -> DType:
+    """Return the DType of a NumPy array or scalar."""
     return as_dtype(array.dtype)

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias, Union
 
-from rlx.errors import GraphError
+from rlx.errors import GraphError, TypeRuleError
 
 # A product of atoms: sorted ((atom, power), ...); the empty tuple is the constant term.
 _Atom: TypeAlias = Union[str, "_Quotient"]
@@ -86,6 +86,9 @@ class Dim:
 
     def __rsub__(self, other: AnyDim) -> AnyDim:
         return (self * -1) + other
+
+    def __int__(self) -> int:
+        raise TypeRuleError(f"size {self}: must be a number here, got a symbol")
 
     def __neg__(self) -> AnyDim:
         return self * -1

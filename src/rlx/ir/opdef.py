@@ -127,7 +127,7 @@ class Sample:
     args are arrays, or None for an absent operand; attrs are keyword attributes.
     """
 
-    args: tuple[Array | None, ...]
+    args: tuple[Array | np.generic | None, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -135,7 +135,7 @@ class Sample:
 class ErrorSample:
     """A call that must fail when the node is built; `match` is a part of the message."""
 
-    args: tuple[Array | None, ...]
+    args: tuple[Array | np.generic | None, ...]
     attrs: Mapping[str, Any]
     match: str
 

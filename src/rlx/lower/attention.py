@@ -35,9 +35,9 @@ def lower_attention(ctx: Context, node: Node) -> None:
     o = (sq * heads * dv, dv, heads * dv) if at["tokens"] else (heads * sq * dv, sq * dv, dv)
     attrs |= dict(zip(("o_b", "o_h", "o_s"), o, strict=True))
     plain = mask is not None and mask.dtype == dtypes.bool_
-    for name, value in (("m", mask if plain else None), ("b", None if plain else mask)):
-        strides = _mask_strides(value, (b, heads, sq, sk))
-        attrs |= dict(zip((f"{name}_b", f"{name}_h", f"{name}_q", f"{name}_k"), strides, strict=True))
+    for name, given in (("m", mask if plain else None), ("b", None if plain else mask)):
+        by_axis = _mask_strides(given, (b, heads, sq, sk))
+        attrs |= dict(zip((f"{name}_b", f"{name}_h", f"{name}_q", f"{name}_k"), by_axis, strict=True))
     work = per_thread((d + dv + 68) * 32 * size)
     window = at["window"]
     attrs |= {"causal": int(at["causal"]), "past": at["past"], "window": -1 if window is None else window, "lens_past": 0,

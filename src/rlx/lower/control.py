@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rlx.ir.graph import Graph, Node, Value
 from rlx.lower import memory
-from rlx.lower.context import Context, lowering, nbytes_of
+from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.program import Arg, AttrItem, BodyRef, Program
 
 FIXED, CARRIED_IN, CARRIED_OUT, X, Y, COUNTER, GO_ON = range(7)
@@ -91,8 +91,8 @@ def _loop_call(
         pairs += [args.add(ctx.read(v)), args.add(ctx.write(r)), args.add(Arg("x", ctx.temp(n, "carried"), n)), n]
         slots += [CARRIED_IN, i, 0]
     for v in xs:
-        shape = v.shape
-        step = nbytes_of(v) // shape[0] if shape[0] else 0  # type: ignore[operator]
+        shape = shape_of(v)
+        step = nbytes_of(v) // shape[0] if shape[0] else 0
         slots += [X, args.add(ctx.read(v)), step]
     for v in captures:
         slots += [FIXED, args.add(ctx.read(v)), 0]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from rlx.dtypes import DType
 from rlx.ir.graph import Node, Value
@@ -10,7 +11,7 @@ from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.matmul import epilogue_steps
 from rlx.lower.movement import contiguous_strides, strided_copy
 from rlx.lower.packing import packed
-from rlx.lower.program import Operand, Transform
+from rlx.lower.program import AttrValue, Operand, Transform
 from rlx.ops.conv import geometry
 
 
@@ -19,7 +20,7 @@ def channels_last_weights(shape: Sequence[int], dtype: DType) -> Transform | Non
     oc, c, taps = shape[0], shape[1], math.prod(shape[2:])
     if c == 1 or taps == 1 or oc * c * taps == 0:
         return None
-    attrs = {"shape": [oc, taps, c], "src": [c * taps, 1, taps], "dst": [taps * c, c, 1], "src_start": 0, "dst_start": 0}
+    attrs: dict[str, AttrValue] = {"shape": [oc, taps, c], "src": [c * taps, 1, taps], "dst": [taps * c, c, 1], "src_start": 0, "dst_start": 0}
     return Transform(f"strided.b{dtype.itemsize}", attrs, oc * c * taps * dtype.itemsize, oc * taps,
                      ("ohwi", oc, c, taps, dtype.itemsize))
 
@@ -27,14 +28,14 @@ def channels_last_weights(shape: Sequence[int], dtype: DType) -> Transform | Non
 def _depthwise_weights(shape: Sequence[int], dtype: DType) -> Transform:
     """[OC, 1, kernel...] to [kernel..., OC]."""
     oc, taps = shape[0], math.prod(shape[2:])
-    attrs = {"shape": [taps, oc], "src": [1, taps], "dst": [oc, 1], "src_start": 0, "dst_start": 0}
+    attrs: dict[str, AttrValue] = {"shape": [taps, oc], "src": [1, taps], "dst": [oc, 1], "src_start": 0, "dst_start": 0}
     return Transform(f"strided.b{dtype.itemsize}", attrs, oc * taps * dtype.itemsize, taps, ("depthwise", oc, taps))
 
 
 def _transposed_weights(shape: Sequence[int], groups: int, dtype: DType) -> Transform:
     """[groups * C, OC, kernel...] to [groups * OC, kernel..., C]."""
     c, oc, taps = shape[0] // groups, shape[1], math.prod(shape[2:])
-    attrs = {"shape": [groups, oc, taps, c], "src": [c * oc * taps, taps, 1, oc * taps], "dst": [oc * taps * c, taps * c, c, 1],
+    attrs: dict[str, AttrValue] = {"shape": [groups, oc, taps, c], "src": [c * oc * taps, taps, 1, oc * taps], "dst": [oc * taps * c, taps * c, c, 1],
              "src_start": 0, "dst_start": 0}
     return Transform(f"strided.b{dtype.itemsize}", attrs, groups * oc * taps * c * dtype.itemsize, groups * oc * taps,
                      ("transposed", groups, oc, c, taps))
@@ -88,12 +89,13 @@ def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: V
     weight = shape_of(w)
     at = geometry("conv", n, *(node.attrs[k] for k in ("strides", "pads", "dilations", "groups")))
     steps, operands, clamp, last = epilogue_steps(ctx, extras, epilogue, dtype, out_shape, 5)  # type: ignore[arg-type]
-    options = {"dtype": dtype.name, "clamp": clamp, "steps": steps, "out_size": last.itemsize, "level": ctx.isa}
-    where = {"strides": at.strides, "dilations": at.dilations, "pads": at.pads, "groups": at.groups}
+    options: dict[str, Any] = {"dtype": dtype.name, "clamp": clamp, "steps": steps, "out_size": last.itemsize, "level": ctx.isa}
+    where: dict[str, Any] = {"strides": at.strides, "dilations": at.dilations, "pads": at.pads, "groups": at.groups}
     if node.op.name.startswith("conv_transpose"):
         shape = gemm.conv_transpose_shape(x_shape, weight[1] * at.groups, weight[2:], output_padding=node.attrs["output_padding"], **where)
         pack = gemm.plan_pack_conv_transpose(shape, dtype=dtype.name, level=ctx.isa)
-        order, plan = _transposed_weights(weight, at.groups, dtype), gemm.plan_conv_transpose(shape, **options)
+        order: Transform | None = _transposed_weights(weight, at.groups, dtype)
+        plan = gemm.plan_conv_transpose(shape, **options)
     else:
         shape = gemm.conv_shape(x_shape, weight[0], weight[2:], **where)
         pack = gemm.plan_pack_conv(shape, dtype=dtype.name, level=ctx.isa)

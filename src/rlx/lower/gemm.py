@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rlx.lower.program import AttrValue
+from rlx.lower.program import AttrItem, AttrValue, EwRef
 from rlx.runtime import kernels
 
 EPI_UNARY, EPI_ROW, EPI_FULL, EPI_SAME, EPI_SWAP = 0, 1, 2, 3, 8
@@ -30,8 +30,8 @@ class Step:
 
     Attributes
     ----------
-    fn : int
-        Address of the micro-kernel (`kernels.table().ew(name).address`).
+    fn : int or EwRef
+        The micro-kernel, by address or by name.
     kind : int
         EPI_UNARY; EPI_ROW: operand [N]; EPI_FULL: operand with a row of `ld` elements for each
         row of the logical output (batch and M flattened); EPI_SAME: operand with the output's own
@@ -46,7 +46,7 @@ class Step:
         The micro-kernel's parameters.
     """
 
-    fn: int
+    fn: int | EwRef
     kind: int = EPI_UNARY
     arg: int = -1
     ld: int = 0
@@ -117,11 +117,11 @@ def plan_pack(
 
 def encode_steps(steps: Sequence[Step]) -> AttrValue:
     """Flatten epilogue steps to the list attribute `steps`."""
-    words: list[int | float] = []
+    words: list[AttrItem] = []
     for step in steps:
         words += [step.fn, step.kind, step.arg, step.ld, step.size, len(step.params)]
         words += [float(p) for p in step.params]
-    return words  # type: ignore[return-value]
+    return words
 
 
 def _gemm_cost(m: int, n: int, k: int, batch: int, dtype: str, level: str) -> float:

@@ -23,7 +23,7 @@ def _geometry(node: Node, layout: str) -> tuple[dict[str, Any], tuple[int, ...],
 
 def _cost(node: Node) -> float:
     taps = math.prod(node.attrs["kernel"])
-    return 20 + size_of(node.outputs[0]) * (0.5 + 0.15 * taps)
+    return float(20 + size_of(node.outputs[0]) * (0.5 + 0.15 * taps))
 
 
 @lowering("max_pool", "avg_pool", "lp_pool")

@@ -29,8 +29,8 @@ class BodyRef:
 
 
 AttrItem: TypeAlias = int | float | EwRef | BodyRef
-AttrValue: TypeAlias = int | float | Sequence[int] | Sequence[float]
-Attrs: TypeAlias = Mapping[str, AttrItem | Sequence[AttrItem]]
+AttrValue: TypeAlias = AttrItem | Sequence[AttrItem]
+Attrs: TypeAlias = Mapping[str, AttrValue]
 
 
 class Buffer:

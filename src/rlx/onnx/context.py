@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _MISSING: Any = object()
 
 
+Name: TypeAlias = str  # inside NodeContext `str` is a method
+
+
 class NodeContext:
     """One node at the time it is emitted.
 
@@ -128,7 +131,7 @@ class NodeContext:
         """Shape of operand i, whatever it is made of."""
         item = self.item(i)
         if isinstance(item, (Value, np.ndarray)):
-            return tuple(item.shape)  # type: ignore[arg-type]
+            return tuple(item.shape)
         if isinstance(item, Slot) and item.shape is not None:
             return item.shape
         raise FormatError(f"operand {i} must be a tensor, got {type(item).__name__}")
@@ -203,25 +206,25 @@ class NodeContext:
         value = self._typed(name, default, (bytes, str), "a string")
         return value.decode() if isinstance(value, bytes) else value
 
-    def ints(self, name: str, default: Any = _MISSING) -> Any:
+    def ints(self, name: Name, default: Any = _MISSING) -> Any:
         """A list of ints attribute."""
         return self._typed(name, default, list, "a list of ints")
 
-    def floats(self, name: str, default: Any = _MISSING) -> Any:
+    def floats(self, name: Name, default: Any = _MISSING) -> Any:
         """A list of floats attribute."""
         return self._typed(name, default, list, "a list of floats")
 
-    def strs(self, name: str, default: Any = _MISSING) -> Any:
+    def strs(self, name: Name, default: Any = _MISSING) -> Any:
         """A list of strings attribute."""
         value = self._typed(name, default, list, "a list of strings")
         return [s.decode() for s in value] if value is not None and value is not default else value
 
-    def block(self, name: str) -> Block:
+    def block(self, name: Name) -> Block:
         """A graph attribute."""
         value: Block = self._typed(name, _MISSING, Block, "a graph")
         return value
 
-    def type_attr(self, name: str, default: Any = _MISSING) -> DType:
+    def type_attr(self, name: Name, default: Any = _MISSING) -> DType:
         """An element type attribute that the IR computes with."""
         code = self.int(name, default)
         found = dtypes.from_onnx(code)

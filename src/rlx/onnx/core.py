@@ -13,7 +13,7 @@ from rlx.onnx.block import Block
 from rlx.onnx.steps import Finish, Segment, Start, Step, actual, structure
 from rlx.onnx.tracer import Frame, Scope, Tracer
 from rlx.options import CompileOptions
-from rlx.runtime.executable import Variant
+from rlx.runtime.variant import Variant
 from rlx.runtime.weights import WeightStore
 
 if TYPE_CHECKING:

@@ -61,14 +61,14 @@ def convert(x: Array, code: int, saturate: bool = True, mode: str = "up") -> Arr
     wide = x.astype(np.float32)
     if target.name == "float8_e8m0fnu":
         return _to_e8m0(wide, saturate, mode)
+    limit = float(ml_dtypes.finfo(target).max)  # type: ignore[no-untyped-call]
     if saturate or target.name == "float4_e2m1fn":
-        limit = float(ml_dtypes.finfo(target).max)
         clipped = np.clip(wide, -limit, limit)
         wide = np.where(np.isnan(wide), wide, clipped).astype(np.float32)
     result = wide.astype(target)
     if not saturate and target.name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz"):
         with np.errstate(all="ignore"):
-            over = np.abs(wide) > float(ml_dtypes.finfo(target).max)
+            over = np.abs(wide) > limit
             over &= ~np.isfinite(result.astype(np.float32))
             result = np.where(over, np.asarray(np.nan, target), result)
     return result
@@ -81,7 +81,7 @@ def _to_small_int(x: Array, target: np.dtype[Any]) -> Array:
     wrapped = np.bitwise_and(wide.astype(np.int64), (1 << bits) - 1)
     if not target.name.startswith("u"):
         wrapped = np.where(wrapped >= 1 << bits - 1, wrapped - (1 << bits), wrapped)
-    return wrapped.astype(np.int8).astype(target)
+    return np.asarray(wrapped.astype(np.int8).astype(target))
 
 
 def small_int_range(target: np.dtype[Any]) -> tuple[int, int]:

@@ -28,7 +28,7 @@ from rlx.onnx.steps import Guard, Segment, Step, content
 from rlx.onnx.tensors import TensorReader, numpy_type, type_name
 from rlx.onnx.wire import strip
 from rlx.options import CompileOptions, default_threads
-from rlx.runtime.executable import Variant, check_threads, fit, nearest
+from rlx.runtime.binding import check_threads, fit, nearest
 from rlx.runtime.report import (
     Explanation,
     MemoryReport,
@@ -38,6 +38,7 @@ from rlx.runtime.report import (
     table_html,
     table_text,
 )
+from rlx.runtime.variant import Variant
 
 Dim = int | str | None
 

@@ -7,6 +7,7 @@ Everything else, such as state that grows or sequences, is a loop on the host th
 calls the body as a model of its own.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,11 +66,11 @@ def _cond(n: NodeContext, then: Block, orelse: Block) -> Any:
     return results if isinstance(results, tuple) else (results,)
 
 
-def _complete(n: NodeContext, bodies: list[Graph], captures: dict[Any, Any], skip: int = 0) -> list[Value]:
+def _complete(n: NodeContext, bodies: Sequence[Graph], captures: dict[Any, Any], skip: int = 0) -> list[Value]:
     """Give every body an input for every capture, in one order; the captured values."""
     for body in bodies:
         own = body.inputs[:skip]
-        by_key = body.capture_inputs  # type: ignore[attr-defined]
+        by_key = body.capture_inputs
         for key, item in captures.items():
             if key not in by_key:
                 kind = item.type

@@ -218,8 +218,8 @@ def _pow(n: NodeContext) -> Any:
         return ops.cast(ops.pow(ops.cast(x, dtype=wide), ops.cast(y, dtype=wide)), dtype=x.dtype)
     if y.dtype.is_int:
         return ops.pow(x, ops.cast(y, dtype=x.dtype))
-    wide = ops.pow(ops.cast(x, dtype=dtypes.f64), ops.cast(y, dtype=dtypes.f64))
-    return ops.cast(wide, dtype=x.dtype)
+    power = ops.pow(ops.cast(x, dtype=dtypes.f64), ops.cast(y, dtype=dtypes.f64))
+    return ops.cast(power, dtype=x.dtype)
 
 
 def _wider(a: DType, b: DType) -> DType:

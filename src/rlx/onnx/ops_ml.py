@@ -357,9 +357,8 @@ def _label_encoder(n: NodeContext) -> Any:
         found = n.attr(f"values_{name}", None)
         if found is not None:
             values = _plain(found)
-            kind = {"strings": object, "int64s": np.int64, "floats": np.float32}.get(name)
-            if name == "tensor":
-                kind = found.dtype
+            listed = {"strings": object, "int64s": np.int64, "floats": np.float32}.get(name)
+            kind = np.dtype(found.dtype if name == "tensor" else listed)
     if keys is None or values is None or len(keys) != len(values):
         raise FormatError("keys and values must be given, one value per key")
     kind = np.dtype(kind)

@@ -108,4 +108,5 @@ def _qlinear_conv(n: NodeContext) -> Any:
     values = [single(v) if i in (1, 2, 6, 7) or i in (4, 5) and v.type.size == 1 else v for i, v in enumerate(values)]
     w = values[3]
     kernel = n.ints("kernel_shape", None) or [int(d) for d in w.shape[2:]]
-    return ops.qlinear_conv(*values, bias, groups=n.int("group", 1), **window(n, spatial_of(values[0]), kernel).attrs)
+    operands: Any = [*values, bias]
+    return ops.qlinear_conv(*operands, groups=n.int("group", 1), **window(n, spatial_of(values[0]), kernel).attrs)

@@ -342,7 +342,7 @@ def _pad(n: NodeContext) -> Any:
     return pad(n.x(0), before, after, mode, value)
 
 
-def pad(x: Value, before: Any, after: Any, mode: str, value: Any) -> Any:
+def pad(x: Value, before: Any, after: Any, mode: Any, value: Any) -> Any:
     """Pad, where negative amounts cut."""
     if any(p < 0 for p in (*before, *after)):
         starts = [max(0, -p) for p in before]

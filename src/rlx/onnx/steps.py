@@ -13,7 +13,7 @@ import numpy as np
 from rlx import dtypes
 from rlx.ir.types import TensorType
 from rlx.onnx.tensors import Array
-from rlx.runtime.executable import Variant
+from rlx.runtime.variant import Variant
 
 # Outcomes kept per step; the one not used for longest goes first.
 MAX_CHILDREN = 32

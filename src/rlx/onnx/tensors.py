@@ -41,7 +41,8 @@ def numpy_type(code: int, what: str) -> np.dtype[Any]:
     """
     known = dtypes.from_onnx(code)
     if known is not None:
-        return known.numpy
+        numpy: np.dtype[Any] = known.numpy
+        return numpy
     if code == TensorProto.STRING:
         return np.dtype(object)
     if code in HOST_TYPES:

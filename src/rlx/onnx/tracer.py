@@ -226,6 +226,7 @@ class Tracer:
         if isinstance(item, Value):
             if item.array is not None:
                 return item.array
+            assert isinstance(item.graph, TraceGraph)
             if item in item.graph.pure:
                 return self.graph.evaluate(item, {})
             leaves = self.graph.leaves(item)
@@ -242,7 +243,7 @@ class Tracer:
     def is_constant(self, item: Any) -> bool:
         """Whether the item depends on the file alone."""
         if isinstance(item, Value):
-            return item in item.graph.pure
+            return isinstance(item.graph, TraceGraph) and item in item.graph.pure
         if isinstance(item, Slot):
             return item.key in self.known
         if isinstance(item, list):

@@ -63,14 +63,14 @@ class TraceGraph(Graph):
         return value
 
     def emit(self, op: OpDef, inputs: Sequence[Value | None], attrs: Mapping[str, Any],
-             name: str | None = None, loc: str | None = None) -> tuple[Value, ...]:
+             name: str | None = None, loc: str | None = None, fresh: tuple[str, ...] = ()) -> tuple[Value, ...]:
         known = not op.has("random") and not op.has("stateful") and not op.has("dynamic")
         known = known and all(v is None or v in self.pure for v in inputs)
         if known and all(v is None or v.array is not None for v in inputs):
             folded = self._fold(op, inputs, attrs)
             if folded is not None:
                 return folded
-        results = super().emit(op, inputs, attrs, name=name or self.place or None, loc=loc or "")
+        results = super().emit(op, inputs, attrs, name=name or self.place or None, loc=loc or "", fresh=fresh)
         if known:
             self.pure.update(results)
         return results

@@ -42,7 +42,7 @@ def attend(q: Array, k: Array, v: Array, mask: Array | None, lens: Array | None,
     p = np.exp(s - np.where(np.isneginf(top), 0, top))
     total = p.sum(-1, keepdims=True)
     p = np.where(total == 0, empty, p / np.where(total == 0, 1, total))
-    return np.einsum("bhij,bhjd->bhid", p, v[:, chosen])
+    return np.asarray(np.einsum("bhij,bhjd->bhid", p, v[:, chosen]))
 
 
 def _heads(op: str, name: str, t: TensorType, count: int | None) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from rlx.errors import TypeRuleError
 from rlx.ir.dims import Dim
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import EXACT, Array, Attr, ErrorSample, OpDef, Sample
-from rlx.ir.types import TensorType
+from rlx.ir.types import TensorType, static_shape
 from rlx.ops._rules import Rng, data
 
 CONTROL = frozenset({"control"})
@@ -126,7 +126,7 @@ def _loop(trips: Array | None, start: Array | None, *values: Array, body: Graph,
     go_on = start is None or bool(start.reshape(-1)[0])
     carried, captures = list(values[:n_carried]), values[n_carried:]
     _, stacked_types = _loop_parts(body, n_carried)
-    stacked = [np.zeros((bound or 0, *t.shape), t.dtype.numpy) for t in stacked_types]
+    stacked = [np.zeros((bound or 0, *static_shape(t.shape, "loop")), t.dtype.numpy) for t in stacked_types]
     i = 0
     while i < limit and go_on:
         outs = _run(body, [np.asarray(i, np.int64), *carried, *captures])

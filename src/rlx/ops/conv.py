@@ -105,10 +105,11 @@ def conv_reference(x: Array, w: Array, b: Array | None, strides: Sequence[int] |
     for tap in itertools.product(*(range(k) for k in w.shape[2:])):
         at = tuple(slice(t * d, t * d + max(0, (o - 1) * s + 1), s)
                    for t, d, o, s in zip(tap, g.dilations, spatial, g.strides, strict=True))
+        where: Any = (..., *tap)
         part = x[(slice(None), slice(None), *at)].reshape(batch, groups, per, *spatial)
-        y += np.einsum("ngc...,goc->ngo...", part, weights[(..., *tap)])
+        y += np.einsum("ngc...,goc->ngo...", part, weights[where])
     y = y.reshape(batch, w.shape[0], *spatial)
-    return y if b is None else y + b.reshape(-1, *(1,) * n)
+    return np.asarray(y if b is None else y + b.reshape(-1, *(1,) * n))
 
 
 def _conv(x: Array, w: Array, b: Array | None = None, *, strides: Any, pads: Any, dilations: Any, groups: int) -> Array:
@@ -239,9 +240,11 @@ def transposed_reference(x: Array, w: Array, b: Array | None, strides: Any, pads
         if 0 in size:
             break
         at = tuple(slice(t * l, t * l + (d - 1) * s + 1, s) for t, l, d, s in zip(tap, g.dilations, size, g.strides, strict=True))
-        y[(..., *at)] += np.einsum("ngc...,gco->ngo...", left, weights[(..., *tap)])
-    crop = tuple(slice(g.pads[i], f - g.pads[i + n]) for i, f in enumerate(full))
-    y = y.reshape(batch, groups * oc, *full)[(..., *crop)]
+        to: Any = (..., *at)
+        weight_at: Any = (..., *tap)
+        y[to] += np.einsum("ngc...,gco->ngo...", left, weights[weight_at])
+    crop: Any = (..., *(slice(g.pads[i], f - g.pads[i + n]) for i, f in enumerate(full)))
+    y = y.reshape(batch, groups * oc, *full)[crop]
     return y if b is None else y + b.reshape(-1, *(1,) * n)
 
 

@@ -73,6 +73,7 @@ nonzero_bounded = OpDef(
 def _compress_type(x: TensorType, condition: TensorType, axis: int | None, n: AnyDim) -> TensorType:
     if condition.dtype != dtypes.bool_ or condition.rank != 1:
         raise TypeRuleError(f"compress: condition must be bool of rank 1, got {condition}")
+    shape: tuple[AnyDim, ...]
     if axis is None:
         size, shape = x.size, (n,)
     else:

@@ -125,10 +125,10 @@ def _normal(value: Any, term: Sequence[Any], sizes: dict[Any, AnyDim]) -> tuple[
             else:
                 raise TypeRuleError(f"einsum: the size of a diagonal must be a number, got {n}")
             labels = [*(labels[k] for k in rest), label]
-    drop = tuple(i for i, c in enumerate(labels) if value.shape[i] == 1 and sizes[c] != 1)
-    if drop:
-        value = ops.squeeze(value, axes=drop)
-        labels = [c for i, c in enumerate(labels) if i not in drop]
+    ones = tuple(i for i, c in enumerate(labels) if value.shape[i] == 1 and sizes[c] != 1)
+    if ones:
+        value = ops.squeeze(value, axes=ones)
+        labels = [c for i, c in enumerate(labels) if i not in ones]
     return value, labels
 
 

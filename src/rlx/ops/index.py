@@ -301,7 +301,7 @@ def _one_hot(indices: Array, values: Array, depth: int, axis: int) -> Array:
     axis %= indices.ndim + 1
     wrapped = np.where(indices < 0, indices.astype(np.int64) + depth, indices)
     steps = np.arange(depth).reshape([depth if i == axis else 1 for i in range(indices.ndim + 1)])
-    return np.where(np.expand_dims(wrapped, axis) == steps, values[1], values[0])
+    return np.asarray(np.where(np.expand_dims(wrapped, axis) == steps, values[1], values[0]))
 
 
 def _one_hot_samples(dtype: DType, rng: Rng) -> list[Sample]:

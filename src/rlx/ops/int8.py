@@ -39,7 +39,7 @@ def _finish(acc: Array, scale: Array | None, out_zero: Array | None, extras: tup
             lo: int | None, hi: int | None, epilogue: Epilogue) -> Array:
     if scale is None:
         return acc
-    y = acc.astype(np.float32) * scale
+    y: Array = acc.astype(np.float32) * scale
     if out != f32:
         y = np.rint(y) + (0 if out_zero is None else out_zero.astype(np.float32))
         low, high = bounds(out, lo, hi)

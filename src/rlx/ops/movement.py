@@ -279,7 +279,7 @@ eye = OpDef(
     "eye",
     (),
     _infer_eye,
-    lambda shape, k, dtype: np.eye(*shape, k=k, dtype=dtype.numpy),
+    lambda shape, k, dtype: np.eye(shape[0], shape[1], k=k, dtype=dtype.numpy),
     "Ones on the k-th diagonal of a matrix, zeros elsewhere.",
     dtypes=dtypes.ALL,
     attrs=(Attr("shape", "dims"), Attr("k", "int", 0), Attr("dtype", "dtype", dtypes.f32)),
@@ -310,8 +310,8 @@ def _iota(shape: tuple[int, ...], start: Any, step: Any, dtype: DType) -> Array:
         first, gap = (np.uint64(int(v) % 2**64) for v in (start, step))
         wide = first + np.arange(shape[0], dtype=np.uint64) * gap
         return (wide & np.uint64(2**bits - 1)).astype(f"u{dtype.itemsize}").view(dtype.numpy)
-    kind = np.float32 if dtype.itemsize < 8 else np.float64
-    return (kind(start) + np.arange(shape[0]).astype(kind) * kind(step)).astype(dtype.numpy)
+    kind: Any = np.float32 if dtype.itemsize < 8 else np.float64
+    return np.asarray(kind(start) + np.arange(shape[0]).astype(kind) * kind(step)).astype(dtype.numpy)
 
 
 def _iota_samples(dtype: DType, rng: Rng) -> list[Sample]:

@@ -89,9 +89,9 @@ argmin = _arg_row("argmin", np.argmin, "smallest")
 
 def _sort_indices(x: Array, axis: int, descending: bool) -> Array:
     if not descending:
-        return np.argsort(x, axis, kind="stable")
+        return np.asarray(np.argsort(x, axis, kind="stable"))
     n = x.shape[axis]
-    return n - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    return np.asarray(n - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis))
 
 
 def _infer_sort(op: str) -> Any:

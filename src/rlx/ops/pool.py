@@ -102,7 +102,8 @@ def _pool(op: str, reduce: Callable[..., Any]) -> Callable[..., Array]:
         out = np.empty(shape, x.dtype)
         n = x.ndim - 2
         for place, taps in _windows(first, kernel, g, shape[2:]):
-            window = first[(slice(None), slice(None), *np.ix_(*taps))] if all(taps) else None
+            at: Any = (slice(None), slice(None), *np.ix_(*taps)) if all(taps) else None
+            window = None if at is None else first[at]
             # places of the window inside the padded input
             padded = [
                 sum(k * g.strides[d] + j * g.dilations[d] < first.shape[2 + d] + g.pads[d] + g.pads[n + d]

@@ -226,7 +226,7 @@ def _dynamic(x: Array) -> tuple[Array, Array, Array]:
     scale = np.float32((high - low) / np.float32(255))
     scale = np.float32(1) if scale == 0 else scale
     zero = np.clip(np.rint(-low / scale), 0, 255).astype(np.float32)
-    return cast_array(np.rint(x / scale) + zero, u8), scale, cast_array(zero, u8)
+    return cast_array(np.rint(x / scale) + zero, u8), np.asarray(scale), cast_array(zero, u8)
 
 
 def _dynamic_in_ops(x: Any) -> tuple[Any, Any, Any]:

@@ -43,14 +43,14 @@ def _shaped(**attrs: Any) -> Any:
 
 random_uniform = OpDef(
     "random_uniform", (), _infer_float("random_uniform"),
-    lambda shape, dtype, low, high, seed: _generator(seed).uniform(low, high, shape).astype(dtype.numpy),
+    lambda shape, dtype, low, high, seed: np.asarray(_generator(seed).uniform(low, high, shape)).astype(dtype.numpy),
     "Uniform in [low, high).", attrs=(_SHAPE, Attr("dtype", "dtype", f32), Attr("low", "float", 0.0), Attr("high", "float", 1.0), SEED),
     dtypes=FLOATS, traits=RANDOM, samples=_shaped(low=-1.0, high=3.0),
     errors=lambda: [ErrorSample((), {"shape": (2,), "dtype": i32}, "result type"), ErrorSample((), {}, "must be given")],
 )
 random_normal = OpDef(
     "random_normal", (), _infer_float("random_normal"),
-    lambda shape, dtype, mean, std, seed: _generator(seed).normal(mean, std, shape).astype(dtype.numpy),
+    lambda shape, dtype, mean, std, seed: np.asarray(_generator(seed).normal(mean, std, shape)).astype(dtype.numpy),
     "Normal with a mean and a standard deviation.",
     attrs=(_SHAPE, Attr("dtype", "dtype", f32), Attr("mean", "float", 0.0), Attr("std", "float", 1.0), SEED),
     dtypes=FLOATS, traits=RANDOM, samples=_shaped(mean=1.0, std=2.0),
@@ -167,7 +167,7 @@ def _infer_sample(logits: TensorType, *, temperature: float, top_k: int, top_p: 
 
 def _sample(logits: Array, *, temperature: float, top_k: int, top_p: float, seed: int | None) -> Array:
     if temperature == 0:
-        return logits.argmax(-1).astype(np.int64)
+        return np.asarray(logits.argmax(-1), np.int64)
     rng, found = _generator(seed), []
     for row in logits.astype(np.float64) / temperature:
         order = np.argsort(-row, kind="stable")[: top_k or None]

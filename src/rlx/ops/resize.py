@@ -18,7 +18,7 @@ from rlx.dtypes import DType
 from rlx.errors import TypeRuleError
 from rlx.ir.dims import AnyDim
 from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample, Tolerance
-from rlx.ir.types import TensorType, normal_axis
+from rlx.ir.types import TensorType, normal_axis, static_shape
 from rlx.ops import binary, index, unary
 from rlx.ops._rules import Rng, data, require_dtype, require_rank
 
@@ -124,7 +124,7 @@ def _taps(x: Fraction, attrs: dict[str, Any], scale: Fraction) -> list[tuple[int
     if attrs["mode"] == "nearest":
         return [(_nearest(x, attrs["nearest_mode"]), 1.0)]
     linear = attrs["mode"] == "linear"
-    shrink = float(min(scale, 1)) if attrs["antialias"] else 1.0
+    shrink = min(float(scale), 1.0) if attrs["antialias"] else 1.0
     reach = math.ceil((1 if linear else 2) / shrink)
     base = math.floor(x)
     found = []
@@ -234,7 +234,7 @@ def _outside(rank: int, plan: list[tuple[int, Array, Array, Array]]) -> Array | 
 def _decompose_resize(x: Any, **attrs: Any) -> Any:
     graph, dtype = x.graph, x.dtype
     shape = _sizes(x.type, attrs["sizes"], attrs["scales"])
-    plan = axis_plan(x.shape, shape, attrs)
+    plan = axis_plan(static_shape(x.shape, "resize"), shape, attrs)
     y = x
     if attrs["mode"] == "nearest":
         for axis, places, _, _ in plan:

@@ -41,17 +41,17 @@ def _samples(dtype: DType, rng: Rng) -> list[Sample]:
 
 
 def _shifted(x: Array, axis: int) -> Array:
-    return x - np.max(x, axis, keepdims=True, initial=-np.inf)
+    return np.asarray(x - np.max(x, axis, keepdims=True, initial=-np.inf))
 
 
 def _softmax(x: Array, axis: int) -> Array:
     e = np.exp(_shifted(x, axis))
-    return e / np.sum(e, axis, keepdims=True)
+    return np.asarray(e / np.sum(e, axis, keepdims=True))
 
 
 def _log_softmax(x: Array, axis: int) -> Array:
     s = _shifted(x, axis)
-    return s - np.log(np.sum(np.exp(s), axis, keepdims=True))
+    return np.asarray(s - np.log(np.sum(np.exp(s), axis, keepdims=True)))
 
 
 def _row(name: str, reference: Callable[..., Any], doc: str) -> OpDef:

@@ -169,9 +169,9 @@ def _mask(scores: Value, readers: Readers, reader: Node) -> tuple[Value, Value] 
     if node.op.name == "add":
         a, b = node.inputs
         assert a is not None and b is not None
-        for x, mask in ((a, b), (b, a)):
-            if x.shape == scores.shape and _is_scores(x) and readers.only(x) is node and _fits(mask, scores):
-                return x, mask
+        for left, mask in ((a, b), (b, a)):
+            if left.shape == scores.shape and _is_scores(left) and readers.only(left) is node and _fits(mask, scores):
+                return left, mask
     if node.op.name == "where":
         condition, x, other = node.inputs
         assert condition is not None and x is not None and other is not None

@@ -272,7 +272,9 @@ def _depthwise(node: Node) -> bool:
     if not constant or w.array is None or w.shape[1] != 1 or node.attrs["groups"] == 1 or node.attrs["out"] == i32:
         return False
     bias = values[2]
-    largest = 255 * 255 * w.array[0].size + (0 if bias is None or bias.array is None or not bias.array.size else int(np.abs(bias.array.astype(np.int64)).max()))
+    largest: int = 255 * 255 * w.array[0].size
+    if bias is not None and bias.array is not None and bias.array.size:
+        largest += int(np.abs(bias.array.astype(np.int64)).max())
     return largest < 2**24
 
 

@@ -76,7 +76,7 @@ def _flat(rewriter: Rewriter, v: Value, shape: tuple[object, ...]) -> Value:
     from rlx.ops import TABLE
 
     if v.array is not None:
-        return rewriter.graph.constant(v.array.reshape(shape))  # type: ignore[arg-type]
+        return rewriter.graph.constant(v.array.reshape(shape))
     return rewriter.graph.emit(TABLE["reshape"], [v], {"shape": shape}, name=f"{v.name}/row", loc="")[0]
 
 

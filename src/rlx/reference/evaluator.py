@@ -13,7 +13,7 @@ from rlx.ir.types import TensorType
 
 
 def evaluate_op(
-    op: OpDef, arrays: Sequence[Array | None], attrs: Mapping[str, Any], *, precise: bool = False
+    op: OpDef, arrays: Sequence[Array | np.generic | None], attrs: Mapping[str, Any], *, precise: bool = False
 ) -> tuple[Array, ...]:
     """Results of one op.
 

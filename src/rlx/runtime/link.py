@@ -36,7 +36,7 @@ def pack_attrs(row: KernelRow, attrs: Mapping[str, AttrValue]) -> list[int]:
         if field.kind == "list":
             assert isinstance(value, Sequence)
             fixed += [size + len(tail), len(value)]
-            tail += [float_word(v) if isinstance(v, float) else int(v) for v in value]
+            tail += [float_word(v) if isinstance(v, float) else int(v) for v in value]  # type: ignore[arg-type]
         elif field.kind == "float":
             fixed.append(float_word(float(value)))  # type: ignore[arg-type]
         else:

@@ -22,6 +22,7 @@ from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.specialise import specialise
 
 if TYPE_CHECKING:
+    from rlx.compiler import Compiled
     from rlx.runtime.variant import Variant
 
 # Combinations of sizes kept per stage.
@@ -111,8 +112,8 @@ class Staged:
         self.later: OrderedDict[tuple[int, ...], Variant | Staged] = OrderedDict()
         self.params: Mapping[str, Array] = {}
         self.executor = self
-        self.compiled = self.first.compiled
-        self.scratch = self.first.scratch
+        self.compiled: Compiled = self.first.compiled
+        self.scratch: Array = self.first.scratch
         self.raw_outputs: list[Array] | None = None
         self.index = {name: i for i, name in enumerate(graph.outputs)}
 
@@ -154,7 +155,7 @@ class Staged:
             array = results[name]
             shape = tuple(bind(d, sizes) for d in self.cut.crossing_types[name].shape)
             if array.shape != shape:
-                array = np.ascontiguousarray(array[tuple(slice(0, n) for n in shape)])  # type: ignore[misc]
+                array = np.ascontiguousarray(array[tuple(slice(0, n) for n in shape)])
             crossing[name] = array
         stage = self._rest(sizes)
         final = stage.executor.run(crossing, threads, None)

@@ -8,6 +8,7 @@ import numpy as np
 
 from rlx import dtypes, ops
 from rlx.ir.graph import Graph, Value
+from rlx.ir.types import static_shape
 from rlx.ir.opdef import Array
 
 SIZES = (1, 3, 4, 7, 16, 17)
@@ -23,6 +24,11 @@ class Drawn:
 
     value: Value
     exact: bool
+
+
+def fixed(drawn: Drawn) -> tuple[int, ...]:
+    """Shape as ints."""
+    return static_shape(drawn.value.shape, "drawn value")
 
 
 Step = tuple[int, int, int, int]
@@ -61,7 +67,7 @@ def _partner(pool: list[Drawn], x: Drawn, index: int) -> Drawn | None:
         if d.value.dtype != x.value.dtype:
             return False
         try:
-            np.broadcast_shapes(d.value.shape, x.value.shape)  # type: ignore[arg-type]
+            np.broadcast_shapes(fixed(d), fixed(x))
         except ValueError:
             return False
         return True
@@ -100,7 +106,7 @@ def _where(pool: list[Drawn], step: Step, graph: Graph) -> Drawn | None:
     if c is None or x is None or y is None:
         return None
     try:
-        np.broadcast_shapes(c.value.shape, x.value.shape, y.value.shape)  # type: ignore[arg-type]
+        np.broadcast_shapes(fixed(c), fixed(x), fixed(y))
     except ValueError:
         return None
     return Drawn(ops.where(c.value, x.value, y.value), x.exact and y.exact)
@@ -124,7 +130,7 @@ def _reshape(pool: list[Drawn], step: Step, graph: Graph) -> Drawn | None:
     x = _pick(pool, step[1], lambda d: True)
     if x is None:
         return None
-    size = int(x.value.type.size)  # type: ignore[arg-type]
+    size = int(x.value.type.size)
     shapes = [(size,), (1, size), (size, 1)] + [(k, size // k) for k in (2, 3, 4) if size % k == 0]
     return Drawn(ops.reshape(x.value, shape=shapes[step[2] % len(shapes)]), x.exact)
 
@@ -150,7 +156,7 @@ def _matmul(pool: list[Drawn], step: Step, graph: Graph) -> Drawn | None:
     x = _pick(pool, step[1], lambda d: _is_float(d) and d.value.rank >= 2 and not d.value.dtype.is_half)
     if x is None:
         return None
-    k = int(x.value.shape[-1])  # type: ignore[arg-type]
+    k = int(x.value.shape[-1])
     n = SIZES[step[2] % len(SIZES)]
     w = np.random.default_rng(step[3]).uniform(-1, 1, (k, n)) / max(k, 1)
     y = ops.tanh(x.value) @ graph.constant(w, dtype=x.value.dtype)
@@ -176,10 +182,10 @@ def _softmax(pool: list[Drawn], step: Step, graph: Graph) -> Drawn | None:
 
 
 def _layer_norm(pool: list[Drawn], step: Step, graph: Graph) -> Drawn | None:
-    x = _pick(pool, step[1], lambda d: _is_float(d) and d.value.rank >= 1 and int(d.value.shape[-1]) > 2)  # type: ignore[arg-type]
+    x = _pick(pool, step[1], lambda d: _is_float(d) and d.value.rank >= 1 and int(d.value.shape[-1]) > 2)
     if x is None:
         return None
-    n = int(x.value.shape[-1])  # type: ignore[arg-type]
+    n = int(x.value.shape[-1])
     gamma = np.linspace(0.5, 1.5, n).astype(x.value.dtype.numpy)
     return Drawn(ops.layer_norm(x.value, gamma, None, axis=-1, eps=1e-2), False)
 
@@ -188,7 +194,7 @@ def _gather(pool: list[Drawn], step: Step, graph: Graph) -> Drawn | None:
     x = _pick(pool, step[1], lambda d: d.value.rank >= 1 and d.value.shape[0] != 0)
     if x is None:
         return None
-    n = int(x.value.shape[0])  # type: ignore[arg-type]
+    n = int(x.value.shape[0])
     index = np.random.default_rng(step[2]).integers(-n, n, 5)
     return Drawn(ops.gather(x.value, graph.constant(index), axis=0), x.exact)
 
@@ -224,7 +230,7 @@ def build_graph(shape: Sequence[int], steps: Sequence[Step]) -> tuple[Graph, dic
     pool.append(Drawn(graph.constant(np.float32(0.5)), True))
     for step in steps:
         made = MAKERS[step[0] % len(MAKERS)](pool, step, graph)
-        if made is not None and int(made.value.type.size) <= 4096:  # type: ignore[arg-type]
+        if made is not None and int(made.value.type.size) <= 4096:
             pool.append(made)
     exact = {}
     for i, d in enumerate(pool[4:][::-1][:4]):
