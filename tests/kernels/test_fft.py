@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rlx.lower.fft import factors, fft_plan, roots
+from rlx.ops._fft_plan import factors, fft_plan, roots
 from rlx.runtime.kernels import available_levels
 from rlx.testing.kernels import call_kernel
 

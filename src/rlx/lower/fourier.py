@@ -7,7 +7,7 @@ import numpy as np
 from rlx import dtypes
 from rlx.ir.graph import Node, Value
 from rlx.lower.context import Context, lowering, per_thread, shape_of
-from rlx.lower.fft import FftPlan, fft_plan
+from rlx.ops._fft_plan import FftPlan, fft_plan
 
 
 def _plan(value: Value, n: int, real: bool) -> FftPlan:

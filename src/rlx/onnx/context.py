@@ -1,7 +1,7 @@
 """What the function of an ONNX op sees: operands, attributes, and ways to emit."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 

@@ -21,6 +21,7 @@ from rlx.onnx.context import NodeContext
 from rlx.onnx.registry import onnx_op
 from rlx.onnx.steps import Slot, is_tensor
 from rlx.onnx.tracer import NotStaticError, Scope
+from rlx.onnx.tracing import TraceGraph
 
 # A loop with a known trip count is unrolled up to this many nodes.
 UNROLL_NODES = 256
@@ -66,7 +67,7 @@ def _cond(n: NodeContext, then: Block, orelse: Block) -> Any:
     return results if isinstance(results, tuple) else (results,)
 
 
-def _complete(n: NodeContext, bodies: Sequence[Graph], captures: dict[Any, Any], skip: int = 0) -> list[Value]:
+def _complete(n: NodeContext, bodies: Sequence[TraceGraph], captures: dict[Any, Any], skip: int = 0) -> list[Value]:
     """Give every body an input for every capture, in one order; the captured values."""
     for body in bodies:
         own = body.inputs[:skip]

@@ -41,12 +41,12 @@ def numpy_type(code: int, what: str) -> np.dtype[Any]:
     """
     known = dtypes.from_onnx(code)
     if known is not None:
-        numpy: np.dtype[Any] = known.numpy
-        return numpy
+        return known.numpy
     if code == TensorProto.STRING:
         return np.dtype(object)
     if code in HOST_TYPES:
-        return np.dtype(HOST_TYPES[code])
+        host: np.dtype[Any] = np.dtype(HOST_TYPES[code])
+        return host
     raise FormatError(f"{what}: element type must be one that ONNX defines, got code {code}")
 
 

@@ -8,10 +8,10 @@ import importlib
 import pkgutil
 
 from rlx.ir.opdef import OpDef
-from rlx.ops import movement as _movement
 from rlx.ops import fft as _fft
-from rlx.ops.einsum import einsum as _einsum
+from rlx.ops import movement as _movement
 from rlx.ops import view as _view
+from rlx.ops.einsum import einsum as _einsum
 
 TABLE: dict[str, OpDef] = {}
 FAMILY: dict[str, str] = {}

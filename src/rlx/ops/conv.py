@@ -244,8 +244,8 @@ def transposed_reference(x: Array, w: Array, b: Array | None, strides: Any, pads
         weight_at: Any = (..., *tap)
         y[to] += np.einsum("ngc...,gco->ngo...", left, weights[weight_at])
     crop: Any = (..., *(slice(g.pads[i], f - g.pads[i + n]) for i, f in enumerate(full)))
-    y = y.reshape(batch, groups * oc, *full)[crop]
-    return y if b is None else y + b.reshape(-1, *(1,) * n)
+    y = np.asarray(y.reshape(batch, groups * oc, *full)[crop])
+    return y if b is None else np.asarray(y + b.reshape(-1, *(1,) * n))
 
 
 def _transposed(x: Array, w: Array, b: Array | None = None, **at: Any) -> Array:

@@ -96,7 +96,7 @@ def factor(norm: str, n: int, inverse: bool) -> float:
 def _in_ops(kind: str, inverse: bool) -> Any:
     def build(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
         from rlx import ops
-        from rlx.lower.fft import fft_plan
+        from rlx.ops._fft_plan import fft_plan
 
         axis %= x.rank
         if kind == "fft" and x.dtype in SINGLE:
@@ -242,7 +242,7 @@ def _stft(x: Array, window: Array | None = None, plan: Array | None = None, *, n
 
 
 def _stft_in_ops(x: Any, window: Any = None, **at: Any) -> Any:
-    from rlx.lower.fft import fft_plan
+    from rlx.ops._fft_plan import fft_plan
 
     plan = fft_plan(at["n"], np.float64 if x.dtype == f64 else np.float32, True)
     return stft_planned(x, window, x.graph.constant(plan.table), **at)

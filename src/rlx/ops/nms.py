@@ -8,7 +8,7 @@ from rlx.errors import TypeRuleError
 from rlx.ir.dims import AnyDim, Dim
 from rlx.ir.opdef import EXACT, Array, Attr, ErrorSample, OpDef, Sample
 from rlx.ir.types import TensorType
-from rlx.ops._rules import Rng, require_rank, same_dtype, require_dtype
+from rlx.ops._rules import Rng, require_dtype, require_rank, same_dtype
 
 _INPUTS = ("boxes", "scores", "max_output?", "iou_threshold?", "score_threshold?")
 _ATTRS = (Attr("center_point_box", "bool", False),)

@@ -234,7 +234,7 @@ def _outside(rank: int, plan: list[tuple[int, Array, Array, Array]]) -> Array | 
 def _decompose_resize(x: Any, **attrs: Any) -> Any:
     graph, dtype = x.graph, x.dtype
     shape = _sizes(x.type, attrs["sizes"], attrs["scales"])
-    plan = axis_plan(static_shape(x.shape, "resize"), shape, attrs)
+    plan = axis_plan(static_shape(x.shape, "resize"), static_shape(shape, "resize"), attrs)
     y = x
     if attrs["mode"] == "nearest":
         for axis, places, _, _ in plan:

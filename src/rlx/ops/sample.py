@@ -13,9 +13,10 @@ from rlx.errors import TypeRuleError
 from rlx.ir.dims import AnyDim
 from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample, Tolerance
 from rlx.ir.types import TensorType, static_shape
-from rlx.ops import index, matmul, unary, view
+from rlx.ops import index, unary, view
 from rlx.ops._rules import Rng, data, require_dtype, require_rank, same_dtype
 from rlx.ops.conv import geometry
+from rlx.ops.matmul import matmul
 
 FLOATS = dtypes.FLOATS
 _TOLERANCE = Tolerance(rtol={"f32": 1e-4, "f64": 1e-11}, atol={"f32": 2e-5, "f64": 1e-12, "f16": 4e-3, "bf16": 4e-2})
@@ -241,7 +242,7 @@ def _affine_grid(theta: Array, size: tuple[int, ...], align_corners: bool) -> Ar
 def _decompose_affine_grid(theta: Any, size: tuple[AnyDim, ...], align_corners: bool) -> Any:
     wide = widened(theta)
     base = _base_grid(static_shape(size[2:], "affine_grid"), align_corners).astype(wide.dtype.numpy)
-    y = matmul.matmul(theta.graph.constant(base), view.transpose(wide, perm=(0, 2, 1)))
+    y = matmul(theta.graph.constant(base), view.transpose(wide, perm=(0, 2, 1)))
     return narrowed(view.reshape(y, shape=(size[0], *size[2:], len(size) - 2)), theta.dtype)
 
 

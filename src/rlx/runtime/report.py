@@ -12,8 +12,8 @@ from rlx.ir.types import TensorType
 
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
-    from rlx.runtime.variant import Variant
     from rlx.runtime.staged import Staged
+    from rlx.runtime.variant import Variant
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from rlx import dtypes, ops
 from rlx.ir.graph import Graph, Value
-from rlx.ir.types import static_shape
 from rlx.ir.opdef import Array
+from rlx.ir.types import static_shape
 
 SIZES = (1, 3, 4, 7, 16, 17)
 

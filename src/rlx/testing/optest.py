@@ -11,8 +11,8 @@ from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array, OpDef, Sample
-from rlx.options import CompileOptions
 from rlx.ops import TABLE
+from rlx.options import CompileOptions
 from rlx.reference import evaluate_op
 from rlx.runtime.executable import CompiledGraph
 

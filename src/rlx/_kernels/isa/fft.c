@@ -16,7 +16,7 @@
  *   frame (b, t) = signal[b*x_b + t*hop ...][n] * window[n];
  *   y [batch][frames][n/2 + 1 or n].
  *   extent ceil(rows/group), stft: rows = batch*frames.
- * plan: a constant operand and the list `plan`, both from rlx.lower.fft, as are
+ * plan: a constant operand and the list `plan`, both from rlx.ops._fft_plan, as are
  * group and the size of ws (per thread; `ws` is the stride in bytes). Nothing is
  * computed or allocated per run.
  *
