@@ -25,7 +25,7 @@ def channels_last_weights(shape: Sequence[int], dtype: DType) -> Transform | Non
                      ("ohwi", oc, c, taps, dtype.itemsize))
 
 
-def _depthwise_weights(shape: Sequence[int], dtype: DType) -> Transform:
+def depthwise_weights(shape: Sequence[int], dtype: DType) -> Transform:
     """[OC, 1, kernel...] to [kernel..., OC]."""
     oc, taps = shape[0], math.prod(shape[2:])
     attrs: dict[str, AttrValue] = {"shape": [taps, oc], "src": [1, taps], "dst": [oc, 1], "src_start": 0, "dst_start": 0}
@@ -103,7 +103,7 @@ def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: V
         depthwise = shape.c == 1 and shape.groups > 1
         plan = (gemm.plan_depthwise if depthwise else gemm.plan_conv)(shape, **options)
         if depthwise:
-            pack, order = None, _depthwise_weights(weight, dtype)
+            pack, order = None, depthwise_weights(weight, dtype)
     if pack is None:
         assert order is not None
         kernel = packed(ctx, w, order)

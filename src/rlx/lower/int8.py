@@ -8,7 +8,7 @@ from rlx.dtypes import DType
 from rlx.ir.graph import Node, Value
 from rlx.lower import gemm, gemm_int8
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of, size_of
-from rlx.lower.conv import channels_last_weights, transposed
+from rlx.lower.conv import channels_last_weights, depthwise_weights, transposed
 from rlx.lower.matmul import epilogue_steps
 from rlx.lower.packing import packed
 from rlx.lower.program import Arg, Operand, Transform
@@ -119,11 +119,15 @@ def _convolve(ctx: Context, node: Node, values: Sequence[Value | None], x: Opera
     weight, signed = shape_of(w), w.dtype.kind == "i"
     at = geometry("conv", w.rank - 2, *(node.attrs[k] for k in ("strides", "pads", "dilations", "groups")))
     shape = gemm.conv_shape(x_shape, weight[0], weight[2:], strides=at.strides, dilations=at.dilations, pads=at.pads, groups=at.groups)
-    pack = gemm_int8.plan_pack_conv(shape, signed=signed, level=ctx.isa)
-    size = at.groups * gemm_int8.packed_bytes(shape.depth, shape.oc, ctx.isa)
-    kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, size, pack.extent, ("pack_int8_conv", ctx.isa, weight, at.groups, signed),
-                                      first=channels_last_weights(weight, w.dtype)))
+    if gemm_int8.depthwise_fits(shape):
+        kernel, plan_for = packed(ctx, w, depthwise_weights(weight, w.dtype)), gemm_int8.plan_depthwise
+    else:
+        pack = gemm_int8.plan_pack_conv(shape, signed=signed, level=ctx.isa)
+        size = at.groups * gemm_int8.packed_bytes(shape.depth, shape.oc, ctx.isa)
+        kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, size, pack.extent, ("pack_int8_conv", ctx.isa, weight, at.groups, signed),
+                                          first=channels_last_weights(weight, w.dtype)))
+        plan_for = gemm_int8.plan_conv
     steps, operands, _, _ = epilogue_steps(ctx, extras, node.attrs["epilogue"], node.attrs["out"], out_shape, _FIRST_EXTRA, clamps=False)
-    plan = gemm_int8.plan_conv(shape, _quant(node, values), steps=steps, level=ctx.isa)
+    plan = plan_for(shape, _quant(node, values), steps=steps, level=ctx.isa)
     nbytes = math.prod(out_shape) * node.outputs[0].dtype.itemsize
     _emit(ctx, node, plan, ctx.read(x, math.prod(x_shape)), kernel, ctx.write(out, nbytes), values, operands)
