@@ -5,10 +5,10 @@ import pathlib
 import numpy as np
 import onnx
 import pytest
-from rlx.testing.onnx_models import info, model, proto
 from onnx import helper, numpy_helper
 
 import rlx
+from rlx.testing.onnx_models import info, model, proto
 
 
 def affine() -> rlx.onnx.Model:

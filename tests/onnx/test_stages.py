@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from rlx.testing.onnx_models import info, model, run
 from onnx import helper
 
 import rlx
+from rlx.testing.onnx_models import info, model, run
 
 F = np.float32
 

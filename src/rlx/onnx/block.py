@@ -60,12 +60,8 @@ class NodeDef:
     @property
     def blocks(self) -> list["Block"]:
         """Graphs among the attributes."""
-        found = []
-        for value in self.attrs.values():
-            for item in value if isinstance(value, list) else [value]:
-                if isinstance(item, Block):
-                    found.append(item)
-        return found
+        values = (v if isinstance(v, list) else [v] for v in self.attrs.values())
+        return [item for items in values for item in items if isinstance(item, Block)]
 
 
 @dataclass(eq=False)
@@ -192,7 +188,8 @@ class Reader:
                 indices = np.ravel_multi_index(tuple(indices.T), shape)
             except ValueError as error:
                 raise FormatError(f"{what}: indices must lie inside {list(shape)}, got {error}") from None
-        if indices.shape != values.shape or indices.size and not (0 <= indices.min() and indices.max() < count):
+        inside = not indices.size or (indices.min() >= 0 and indices.max() < count)
+        if indices.shape != values.shape or not inside:
             raise FormatError(f"{what}: indices must lie inside {list(shape)}, one per value")
         result = np.zeros(count, values.dtype)
         result[indices] = values

@@ -1,7 +1,7 @@
 """What the function of an ONNX op sees: operands, attributes, and ways to emit."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rlx.onnx.tracer import Scope, Tracer
 
 _MISSING: Any = object()
-
-
-Name: TypeAlias = str  # inside NodeContext `str` is a method
+# The methods of NodeContext hide the names of the types.
+_Int = int
+_Str = str
 
 
 class NodeContext:
@@ -37,29 +37,29 @@ class NodeContext:
     # -- operands -----------------------------------------------------------------
 
     @property
-    def opset(self) -> int:
+    def opset(self) -> _Int:
         """Opset version of the node's domain."""
         return self.node.version
 
     @property
-    def n_inputs(self) -> int:
+    def n_inputs(self) -> _Int:
         """Number of operands, absent ones included."""
         return len(self.node.inputs)
 
     @property
-    def n_outputs(self) -> int:
+    def n_outputs(self) -> _Int:
         """Number of results, unused ones included."""
         return len(self.node.outputs)
 
-    def wants(self, i: int) -> bool:
+    def wants(self, i: _Int) -> bool:
         """Whether result i is read by anybody."""
         return i < len(self.node.outputs) and bool(self.node.outputs[i])
 
-    def has(self, i: int) -> bool:
+    def has(self, i: _Int) -> bool:
         """Whether operand i is given."""
         return i < len(self.node.inputs) and bool(self.node.inputs[i])
 
-    def _items(self, i: int) -> tuple[dict[str, Any], str]:
+    def _items(self, i: _Int) -> tuple[dict[_Str, Any], _Str]:
         name = self.node.inputs[i] if i < len(self.node.inputs) else ""
         if not name:
             raise FormatError(f"operand {i} must be given, got none")
@@ -68,7 +68,7 @@ class NodeContext:
             raise FormatError(f"operand {i} must be the result of an earlier node, got {name!r}")
         return items, name
 
-    def item(self, i: int) -> Any:
+    def item(self, i: _Int) -> Any:
         """Operand i as it is kept: array, Value, Slot, list; None when absent."""
         if not self.has(i):
             return None
@@ -79,7 +79,7 @@ class NodeContext:
         """All operands as they are kept."""
         return [self.item(i) for i in range(len(self.node.inputs))]
 
-    def x(self, i: int) -> Value:
+    def x(self, i: _Int) -> Value:
         """Operand i as a value of the graph."""
         items, name = self._items(i)
         try:
@@ -87,7 +87,7 @@ class NodeContext:
         except FormatError as error:
             raise FormatError(f"operand {i} ({name!r}): {error}") from None
 
-    def opt(self, i: int) -> Value | None:
+    def opt(self, i: _Int) -> Value | None:
         """Operand i as a value, None when it is absent."""
         return self.x(i) if self.has(i) and self.item(i) is not None else None
 
@@ -95,39 +95,39 @@ class NodeContext:
         """All operands as values."""
         return [self.x(i) for i in range(len(self.node.inputs))]
 
-    def const(self, i: int) -> Any:
+    def const(self, i: _Int) -> Any:
         """Operand i as an array that is known now; ends the segment if it must."""
         items, name = self._items(i)
         return self.tracer.demand(items, name)
 
-    def const_ints(self, i: int) -> list[int]:
+    def const_ints(self, i: _Int) -> list[_Int]:
         """Operand i as a list of ints."""
         return [int(v) for v in np.asarray(self.const(i)).reshape(-1)]
 
-    def opt_ints(self, i: int, default: Any = None) -> Any:
+    def opt_ints(self, i: _Int, default: Any = None) -> Any:
         """Operand i as a list of ints, or the default when it is absent."""
         return self.const_ints(i) if self.has(i) and self.item(i) is not None else default
 
-    def scalar(self, i: int) -> Any:
+    def scalar(self, i: _Int) -> Any:
         """Operand i as a Python number."""
         array = np.asarray(self.const(i))
         if array.size != 1:
             raise FormatError(f"operand {i} must be a scalar, got shape {array.shape}")
         return array.reshape(-1)[0].item()
 
-    def opt_scalar(self, i: int, default: Any = None) -> Any:
+    def opt_scalar(self, i: _Int, default: Any = None) -> Any:
         """Operand i as a Python number, or the default when it is absent."""
         return self.scalar(i) if self.has(i) and self.item(i) is not None else default
 
-    def peek(self, i: int) -> Any:
+    def peek(self, i: _Int) -> Any:
         """Operand i as an array if that costs nothing, else None."""
         return self.tracer.peek(self.item(i))
 
-    def on_host(self, i: int) -> bool:
+    def on_host(self, i: _Int) -> bool:
         """Whether operand i has an element type that only the host knows, or is no tensor."""
         return is_host(self.item(i))
 
-    def shape(self, i: int) -> tuple[int, ...]:
+    def shape(self, i: _Int) -> tuple[_Int, ...]:
         """Shape of operand i, whatever it is made of."""
         item = self.item(i)
         if isinstance(item, (Value, np.ndarray)):
@@ -136,11 +136,11 @@ class NodeContext:
             return item.shape
         raise FormatError(f"operand {i} must be a tensor, got {type(item).__name__}")
 
-    def rank(self, i: int) -> int:
+    def rank(self, i: _Int) -> _Int:
         """Rank of operand i."""
         return len(self.shape(i))
 
-    def dtype(self, i: int) -> DType | None:
+    def dtype(self, i: _Int) -> DType | None:
         """Element type of operand i; None for those of the host."""
         item = self.item(i)
         if isinstance(item, Value):
@@ -149,14 +149,14 @@ class NodeContext:
             return item.type.dtype if item.type is not None else None
         return dtypes_of(item) if isinstance(item, np.ndarray) else None
 
-    def sequence(self, i: int) -> list[Any]:
+    def sequence(self, i: _Int) -> list[Any]:
         """Operand i as a list of items."""
         item = self.item(i)
         if not isinstance(item, list):
             raise FormatError(f"operand {i} must be a sequence, got {type(item).__name__}")
         return item
 
-    def move(self, op: Any, operands: Sequence[int] = (0,), **attrs: Any) -> Any:
+    def move(self, op: Any, operands: Sequence[_Int] = (0,), **attrs: Any) -> Any:
         """An op that copies values, on tensors of any element type."""
         if any(self.on_host(i) for i in operands):
             normal = op.normal_attrs(attrs)
@@ -165,7 +165,7 @@ class NodeContext:
 
     # -- attributes -----------------------------------------------------------------
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[_Str, Any]:
         """All attributes, references to the function's attributes resolved."""
         found = dict(self.node.attrs)
         if self.node.refs:
@@ -173,7 +173,7 @@ class NodeContext:
             found.update({k: outer[r] for k, r in self.node.refs.items() if r in outer})
         return found
 
-    def attr(self, name: str, default: Any = _MISSING) -> Any:
+    def attr(self, name: _Str, default: Any = _MISSING) -> Any:
         """An attribute as it is in the file."""
         ref = self.node.refs.get(name)
         if ref is not None:
@@ -186,45 +186,45 @@ class NodeContext:
             raise FormatError(f"attribute {name!r} must be given, got none")
         return default
 
-    def _typed(self, name: str, default: Any, kinds: type | tuple[type, ...], what: str) -> Any:
+    def _typed(self, name: _Str, default: Any, kinds: type | tuple[type, ...], what: _Str) -> Any:
         value = self.attr(name, default)
         if value is not default and not isinstance(value, kinds):
             raise FormatError(f"attribute {name!r} must be {what}, got {type(value).__name__}")
         return value
 
-    def int(self, name: str, default: Any = _MISSING) -> Any:
+    def int(self, name: _Str, default: Any = _MISSING) -> Any:
         """An int attribute."""
         return self._typed(name, default, int, "an int")
 
-    def float(self, name: str, default: Any = _MISSING) -> Any:
+    def float(self, name: _Str, default: Any = _MISSING) -> Any:
         """A float attribute."""
         value = self._typed(name, default, (float, int), "a float")
         return float(value) if value is not None else None
 
-    def str(self, name: str, default: Any = _MISSING) -> Any:
+    def str(self, name: _Str, default: Any = _MISSING) -> Any:
         """A string attribute."""
         value = self._typed(name, default, (bytes, str), "a string")
         return value.decode() if isinstance(value, bytes) else value
 
-    def ints(self, name: Name, default: Any = _MISSING) -> Any:
+    def ints(self, name: _Str, default: Any = _MISSING) -> Any:
         """A list of ints attribute."""
         return self._typed(name, default, list, "a list of ints")
 
-    def floats(self, name: Name, default: Any = _MISSING) -> Any:
+    def floats(self, name: _Str, default: Any = _MISSING) -> Any:
         """A list of floats attribute."""
         return self._typed(name, default, list, "a list of floats")
 
-    def strs(self, name: Name, default: Any = _MISSING) -> Any:
+    def strs(self, name: _Str, default: Any = _MISSING) -> Any:
         """A list of strings attribute."""
         value = self._typed(name, default, list, "a list of strings")
         return [s.decode() for s in value] if value is not None and value is not default else value
 
-    def block(self, name: Name) -> Block:
+    def block(self, name: _Str) -> Block:
         """A graph attribute."""
         value: Block = self._typed(name, _MISSING, Block, "a graph")
         return value
 
-    def type_attr(self, name: Name, default: Any = _MISSING) -> DType:
+    def type_attr(self, name: _Str, default: Any = _MISSING) -> DType:
         """An element type attribute that the IR computes with."""
         code = self.int(name, default)
         found = dtypes.from_onnx(code)
@@ -246,6 +246,18 @@ class NodeContext:
         """Results of a Python function on concrete values (all operands by default)."""
         results = self.tracer.host(function, self.items() if items is None else items)
         return results if len(results) != 1 else results[0]
+
+
+def dim(v: Value, axis: int) -> int:
+    """Size of an axis; a number, while importing."""
+    d = v.shape[axis]
+    assert isinstance(d, int)
+    return d
+
+
+def dims(v: Value) -> tuple[int, ...]:
+    """All sizes of a value."""
+    return tuple(dim(v, i) for i in range(v.rank))
 
 
 def is_host(item: Any) -> bool:

@@ -95,7 +95,7 @@ def _candidates(versions: list[int], opset: int) -> list[int]:
 
 def _type_of(item: Any) -> TypeProto:
     if isinstance(item, Value):
-        return helper.make_tensor_type_proto(item.dtype.onnx, [d if isinstance(d, int) else str(d) for d in item.shape])
+        return helper.make_tensor_type_proto(item.dtype.onnx, [d for d in item.shape if isinstance(d, int)])
     if isinstance(item, Slot) and item.type is not None:
         return helper.make_tensor_type_proto(item.type.dtype.onnx, item.shape)
     if isinstance(item, np.ndarray) and item.dtype != object:

@@ -8,7 +8,6 @@ from onnx import TensorProto, helper
 
 from rlx import dtypes, ops
 from rlx.errors import FormatError
-from rlx.ir.graph import Value
 from rlx.onnx.context import NodeContext
 from rlx.onnx.steps import Slot
 from rlx.onnx.tensors import HOST_TYPES, Array, numpy_type, type_name
@@ -25,7 +24,7 @@ def code_of(n: NodeContext, i: int) -> int:
     value = item if isinstance(item, np.ndarray) else n.tracer.current(item) if isinstance(item, Slot) else None
     if not isinstance(value, np.ndarray):
         raise FormatError(f"operand {i} must be a tensor, got {type(item).__name__}")
-    return TensorProto.STRING if value.dtype == object else _CODES[value.dtype]
+    return TensorProto.STRING if value.dtype.kind == "O" else _CODES[value.dtype]
 
 
 def cast(n: NodeContext, code: int) -> Any:
@@ -39,13 +38,17 @@ def cast(n: NodeContext, code: int) -> Any:
     return n.host(lambda x: convert(x, code, saturate, mode), [n.item(0)])
 
 
+def _limit(target: np.dtype[Any]) -> float:
+    return float(ml_dtypes.finfo(target).max)  # type: ignore[no-untyped-call]
+
+
 def convert(x: Array, code: int, saturate: bool = True, mode: str = "up") -> Array:
     """An array in another element type, any to any."""
     what = f"cast to {type_name(code)}"
     target = numpy_type(code, what)
-    if target == object:
+    if target.kind == "O":
         return np.asarray([_text(v) for v in x.reshape(-1)] or np.empty(0), object).reshape(x.shape)
-    if x.dtype == object:
+    if x.dtype.kind == "O":
         return _from_text(x, target, what)
     if code not in HOST_TYPES:
         if x.dtype.name in ("int4", "uint4", "int2", "uint2"):
@@ -61,14 +64,14 @@ def convert(x: Array, code: int, saturate: bool = True, mode: str = "up") -> Arr
     wide = x.astype(np.float32)
     if target.name == "float8_e8m0fnu":
         return _to_e8m0(wide, saturate, mode)
-    limit = float(ml_dtypes.finfo(target).max)  # type: ignore[no-untyped-call]
     if saturate or target.name == "float4_e2m1fn":
+        limit = _limit(target)
         clipped = np.clip(wide, -limit, limit)
         wide = np.where(np.isnan(wide), wide, clipped).astype(np.float32)
     result = wide.astype(target)
     if not saturate and target.name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz"):
         with np.errstate(all="ignore"):
-            over = np.abs(wide) > limit
+            over = np.abs(wide) > _limit(target)
             over &= ~np.isfinite(result.astype(np.float32))
             result = np.where(over, np.asarray(np.nan, target), result)
     return result
@@ -81,7 +84,7 @@ def _to_small_int(x: Array, target: np.dtype[Any]) -> Array:
     wrapped = np.bitwise_and(wide.astype(np.int64), (1 << bits) - 1)
     if not target.name.startswith("u"):
         wrapped = np.where(wrapped >= 1 << bits - 1, wrapped - (1 << bits), wrapped)
-    return np.asarray(wrapped.astype(np.int8).astype(target))
+    return wrapped.astype(np.int8).astype(target)
 
 
 def small_int_range(target: np.dtype[Any]) -> tuple[int, int]:
@@ -127,4 +130,4 @@ def _from_text(x: Array, target: np.dtype[Any], what: str) -> Array:
 
 def tensor_code(array: Array) -> int:
     """ONNX code of an array's element type."""
-    return TensorProto.STRING if array.dtype == object else int(helper.np_dtype_to_tensor_dtype(array.dtype))
+    return TensorProto.STRING if array.dtype.kind == "O" else int(helper.np_dtype_to_tensor_dtype(array.dtype))

@@ -190,7 +190,8 @@ class Model:
             return self._run(inputs, threads, out)
         if threads is not None:
             threads = check_threads(threads)
-        return executor.run(inputs if type(inputs) is dict else dict(inputs), threads or 0, out)
+        outputs: _interp.Outputs = executor.run(inputs if type(inputs) is dict else dict(inputs), threads or 0, out)
+        return outputs
 
     def _run(self, inputs: Mapping[str, Any], threads: int | None, out: Any) -> _interp.Outputs:
         if threads is not None:
@@ -369,7 +370,7 @@ def fit_declared(value: Any, declared: Declared, what: str) -> Any:
     elif declared.code:
         want = numpy_type(declared.code, what)
         array = np.asarray(value)
-        if want == object:
+        if want.kind == "O":
             if array.dtype.kind not in "OUST":
                 raise BindingTypeError(f"{what}: must be strings, got {array.dtype}")
             array = array.astype(object)

@@ -14,10 +14,10 @@ import numpy as np
 
 from rlx import ops
 from rlx.errors import FormatError, GraphError, UnsupportedOpError
-from rlx.ir.graph import Graph, Value
+from rlx.ir.graph import Value
 from rlx.ir.types import TensorType
 from rlx.onnx.block import Block
-from rlx.onnx.context import NodeContext
+from rlx.onnx.context import NodeContext, dim
 from rlx.onnx.registry import onnx_op
 from rlx.onnx.steps import Slot, is_tensor
 from rlx.onnx.tracer import NotStaticError, Scope
@@ -304,7 +304,7 @@ def _scan_8(n: NodeContext) -> Any:
         raise UnsupportedOpError(f"{n.node.place}: Scan of opset 8 with sequence lengths cannot be imported")
     state = [n.x(1 + i) for i in range(k)]
     xs = [n.x(1 + k + i) for i in range(n_xs)]
-    batch = int(xs[0].shape[0])
+    batch = dim(xs[0], 0)
     parts: list[list[Any]] = []
     for b in range(batch):
         def pick(v: Value, at: int = b) -> Any:

@@ -9,7 +9,7 @@ from rlx import dtypes, ops
 from rlx.dtypes import DType
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
-from rlx.onnx.context import NodeContext
+from rlx.onnx.context import NodeContext, dim, dims
 from rlx.onnx.registry import onnx_op
 
 # -- elementwise, one operand ------------------------------------------------------
@@ -283,10 +283,7 @@ def _reduce(name: str, axes_input_since: int) -> Callable[[NodeContext], Any]:
             axes = n.opt_ints(1)
         x = n.x(0)
         if not axes:
-            if n.int("noop_with_empty_axes", 0):
-                axes = ()
-            else:
-                axes = None
+            axes = () if n.int("noop_with_empty_axes", 0) else None
         chosen = name
         if x.dtype == dtypes.bool_:
             chosen = {"reduce_max": "reduce_any", "reduce_min": "reduce_all"}.get(name, name)
@@ -337,7 +334,7 @@ def _softmax(name: str) -> Callable[[NodeContext], Any]:
         axis = axis + x.rank if axis < 0 else axis
         if axis == x.rank - 1:
             return op(x, axis=axis)
-        shape = tuple(int(d) for d in x.shape)
+        shape = dims(x)
         flat = ops.reshape(x, shape=(int(np.prod(shape[:axis])), int(np.prod(shape[axis:]))))
         return ops.reshape(op(flat, axis=1), shape=shape)
 
@@ -348,7 +345,7 @@ def _hardmax(x: Value, axis: int) -> Any:
     axis = axis + x.rank if axis < 0 else axis
     best = ops.argmax(x, axis=axis, keepdims=True)
     shape = [1] * x.rank
-    size = int(x.shape[axis])
+    size = dim(x, axis)
     shape[axis] = size
     places = x.graph.constant(np.arange(size, dtype=np.int64).reshape(shape))
     return ops.cast(ops.eq(best, places), dtype=x.dtype)

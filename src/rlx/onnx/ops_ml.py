@@ -9,7 +9,7 @@ from rlx import dtypes, ops
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
 from rlx.lower.trees import from_tree_attributes, from_tree_ensemble
-from rlx.onnx.context import NodeContext
+from rlx.onnx.context import NodeContext, dim
 from rlx.onnx.registry import onnx_op
 from rlx.onnx.tensors import Array
 from rlx.ops.trees import tree_scores
@@ -26,7 +26,7 @@ def rows_of(v: Value) -> Any:
     """The operand as rows of features."""
     if v.rank == 2:
         return v
-    return ops.reshape(v, shape=(1, -1) if v.rank < 2 else (int(v.shape[0]), -1))
+    return ops.reshape(v, shape=(1, -1) if v.rank < 2 else (dim(v, 0), -1))
 
 
 def label_names(n: NodeContext) -> Any:
@@ -76,7 +76,7 @@ def post_transform(n: NodeContext, scores: Value) -> Any:
 @onnx_op("TreeEnsembleClassifier", domain=ML)
 def _tree_classifier(n: NodeContext) -> Any:
     x = rows_of(float_input(n.x(0)))
-    made = from_tree_attributes(plain_attributes(n), int(x.shape[1]), x.dtype.numpy.type)
+    made = from_tree_attributes(plain_attributes(n), dim(x, 1), x.dtype.numpy.type)
     scores, index = tree_scores(x, made)
     labels = label_names(n)
     if labels is None:
@@ -89,14 +89,14 @@ def _tree_classifier(n: NodeContext) -> Any:
 @onnx_op("TreeEnsembleRegressor", domain=ML)
 def _tree_regressor(n: NodeContext) -> Any:
     x = rows_of(float_input(n.x(0)))
-    scores, _ = tree_scores(x, from_tree_attributes(plain_attributes(n), int(x.shape[1]), x.dtype.numpy.type))
+    scores, _ = tree_scores(x, from_tree_attributes(plain_attributes(n), dim(x, 1), x.dtype.numpy.type))
     return scores if scores.dtype == dtypes.f32 else ops.cast(scores, dtype=dtypes.f32)
 
 
 @onnx_op("TreeEnsemble", domain=ML, since=5)
 def _tree_ensemble(n: NodeContext) -> Any:
     x = rows_of(n.x(0))
-    scores, _ = tree_scores(x, from_tree_ensemble(plain_attributes(n), int(x.shape[1]), x.dtype.numpy.type))
+    scores, _ = tree_scores(x, from_tree_ensemble(plain_attributes(n), dim(x, 1), x.dtype.numpy.type))
     return scores
 
 
@@ -117,7 +117,7 @@ def _linear_classifier(n: NodeContext) -> Any:
     x = rows_of(n.x(0))
     x = x if x.dtype == dtypes.f32 else ops.cast(x, dtype=dtypes.f32)
     weights = np.asarray(n.floats("coefficients"), np.float32)
-    features = int(x.shape[1])
+    features = dim(x, 1)
     if weights.size % features:
         raise FormatError(f"coefficients must be a multiple of {features} features, got {weights.size}")
     scores = ops.matmul(x, n.constant(np.ascontiguousarray(weights.reshape(-1, features).T)))
@@ -125,7 +125,7 @@ def _linear_classifier(n: NodeContext) -> Any:
     if bias:
         scores = ops.add(scores, n.constant(np.asarray(bias, np.float32)))
     labels = label_names(n)
-    count = int(scores.shape[1])
+    count = dim(scores, 1)
     if labels is None:
         raise FormatError("class labels must be given, got none")
     if count == 1 and len(labels) == 2:
@@ -173,7 +173,7 @@ def _kernel(n: NodeContext, x: Value, vectors: Array) -> Any:
 @onnx_op("SVMRegressor", domain=ML)
 def _svm_regressor(n: NodeContext) -> Any:
     x = ops.cast(rows_of(n.x(0)), dtype=dtypes.f32)
-    features = int(x.shape[1])
+    features = dim(x, 1)
     rho = np.asarray(n.floats("rho", [0.0]), np.float32)
     supports = n.int("n_supports", 0)
     if supports:
@@ -192,7 +192,7 @@ def _svm_regressor(n: NodeContext) -> Any:
 @onnx_op("SVMClassifier", domain=ML)
 def _svm_classifier(n: NodeContext) -> Any:
     x = ops.cast(rows_of(n.x(0)), dtype=dtypes.f32)
-    features = int(x.shape[1])
+    features = dim(x, 1)
     labels = label_names(n)
     classes = len(labels)
     per_class = n.ints("vectors_per_class", None) or []
@@ -345,11 +345,14 @@ def _label_encoder(n: NodeContext) -> Any:
         names = n.strs("classes_strings", None) or []
         if n.on_host(0):
             table: Any = {s: i for i, s in enumerate(names)}
-            missing: Any = n.int("default_int64", -1)
-            return n.host(lambda x: _mapped(x, table, missing, np.int64))
+            number = n.int("default_int64", -1)
+            return n.host(lambda x: _mapped(x, table, number, np.int64))
         text = n.str("default_string", "_Unused")
         return n.host(lambda x: _mapped(x, dict(enumerate(names)), text, object))
-    keys, values, missing, kind = None, None, None, None
+    keys: Any = None
+    values: Any = None
+    missing: Any = None
+    kind: Any = None
     for name in ("strings", "int64s", "floats", "tensor"):
         found = n.attr(f"keys_{name}", None)
         if found is not None:
@@ -361,19 +364,19 @@ def _label_encoder(n: NodeContext) -> Any:
             kind = np.dtype(found.dtype if name == "tensor" else listed)
     if keys is None or values is None or len(keys) != len(values):
         raise FormatError("keys and values must be given, one value per key")
-    kind = np.dtype(kind)
+    made = np.dtype(kind)
     default = n.attr("default_tensor", None)
     if default is not None:
         missing = _plain(default)[0]
-    elif kind == object:
+    elif made.kind == "O":
         missing = n.str("default_string", "_Unused")
-    elif kind.kind == "f":
+    elif made.kind == "f":
         missing = n.float("default_float", -0.0)
     else:
         missing = n.int("default_int64", -1)
     pairs = dict(zip(keys, values, strict=True))
     nan = next((v for k, v in pairs.items() if isinstance(k, float) and k != k), missing)
-    return n.host(lambda x: _mapped(x, pairs, missing, kind, nan))
+    return n.host(lambda x: _mapped(x, pairs, missing, made, nan))
 
 
 def _plain(values: Any) -> list[Any]:

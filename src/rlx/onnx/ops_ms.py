@@ -1,5 +1,6 @@
 """Ops of the domain com.microsoft that exporters and optimisers write into real files."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from rlx import dtypes, ops
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
-from rlx.onnx.context import NodeContext
+from rlx.onnx.context import NodeContext, dim, dims
 from rlx.onnx.ops_nn import layer_norm
 from rlx.onnx.ops_quant import single
 from rlx.onnx.registry import USE_DEFINITION, onnx_op
@@ -47,7 +48,7 @@ def _fused_conv(n: NodeContext) -> Any:
     from rlx.onnx.ops_nn import spatial_of, window
 
     x, w, b, z = n.x(0), n.x(1), n.opt(2), n.opt(3)
-    kernel = n.ints("kernel_shape", None) or [int(d) for d in w.shape[2:]]
+    kernel = n.ints("kernel_shape", None) or dims(w)[2:]
     y = ops.conv(x, w, b, groups=n.int("group", 1), **window(n, spatial_of(x), kernel).attrs)
     return _activated(n, y if z is None else ops.add(y, z))
 
@@ -144,7 +145,7 @@ def _skip_rms_norm(n: NodeContext) -> Any:
 def _embed_layer_norm(n: NodeContext) -> Any:
     ids, segments, words, places = n.x(0), n.opt(1), n.x(2), n.x(3)
     kinds, gamma, beta, mask, given = n.opt(4), n.x(5), n.x(6), n.opt(7), n.opt(8)
-    length = int(ids.shape[1])
+    length = dim(ids, 1)
     total = ops.gather(words, ids, axis=0)
     position = n.constant(np.arange(length, dtype=np.int64)) if given is None else given
     total = ops.add(total, ops.gather(places, position, axis=0))
@@ -154,7 +155,7 @@ def _embed_layer_norm(n: NodeContext) -> Any:
     index = None
     if n.wants(1):
         index = ops.reduce_sum(mask, axes=(1,), keepdims=False) if mask is not None else n.constant(
-            np.zeros(int(ids.shape[0]), np.int32))
+            np.zeros(dim(ids, 0), np.int32))
     return y, index, total
 
 
@@ -167,9 +168,9 @@ def _attention(n: NodeContext) -> Any:
     heads = n.int("num_heads")
     both = ops.matmul(x, w)
     both = both if b is None else ops.add(both, b)
-    sizes = n.ints("qkv_hidden_sizes", None) or [int(w.shape[1]) // 3] * 3
+    sizes = n.ints("qkv_hidden_sizes", None) or [dim(w, 1) // 3] * 3
     edges = np.cumsum([0, *sizes]).tolist()
-    q, k, v = (ops.slice(both, starts=(a,), stops=(z,), axes=(2,)) for a, z in zip(edges, edges[1:], strict=False))
+    q, k, v = (ops.slice(both, starts=(a,), stops=(z,), axes=(2,)) for a, z in itertools.pairwise(edges))
     attrs: dict[str, Any] = {"num_heads": heads, "scale": n.float("scale", None) or None,
                              "causal": bool(n.int("unidirectional", 0))}
     lens = None
@@ -222,7 +223,7 @@ def _qlinear_softmax(n: NodeContext) -> Any:
     if n.int("opset", 13) < 13:
         axis = axis + x.rank if axis < 0 else axis
         if axis != x.rank - 1:
-            shape = tuple(int(d) for d in x.shape)
+            shape = dims(x)
             flat = ops.reshape(x, shape=(*shape[:axis], -1))
             return _quantised(n, ops.reshape(ops.softmax(flat, axis=-1), shape=shape), 3, n.dtype(0))
     return _quantised(n, ops.softmax(x, axis=axis), 3, n.dtype(0))
@@ -312,7 +313,7 @@ def _dynamic_quantize_lstm(n: NodeContext) -> Any:
     def weight(i: int, scale: int) -> Any:
         q, s, z = n.x(i), n.x(scale), n.x(scale + 1)
         wide = ops.cast(q, dtype=dtypes.i32)
-        shape = (int(q.shape[0]), 1, -1)
+        shape = (dim(q, 0), 1, -1)
         zero = ops.reshape(ops.cast(z, dtype=dtypes.i32), shape=shape)
         real = ops.mul(ops.cast(ops.sub(wide, zero), dtype=dtypes.f32), ops.reshape(s, shape=shape))
         return ops.transpose(real, perm=(0, 2, 1))

@@ -9,7 +9,7 @@ import numpy as np
 from rlx import dtypes, ops
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
-from rlx.onnx.context import NodeContext
+from rlx.onnx.context import NodeContext, dim, dims
 from rlx.onnx.registry import USE_DEFINITION, onnx_op
 
 # -- windows ----------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def spatial_of(v: Value) -> tuple[int, ...]:
     """Sizes of the spatial axes."""
     if v.rank < 3:
         raise FormatError(f"the operand must have at least one spatial axis, got shape {list(v.shape)}")
-    return tuple(int(d) for d in v.shape[2:])
+    return dims(v)[2:]
 
 
 # -- convolutions ---------------------------------------------------------------------------
@@ -69,14 +69,14 @@ def spatial_of(v: Value) -> tuple[int, ...]:
 def _conv(n: NodeContext) -> Any:
     x, w, b = n.x(0), n.x(1), n.opt(2)
     spatial = spatial_of(x)
-    kernel = n.ints("kernel_shape", None) or [int(d) for d in w.shape[2:]]
+    kernel = n.ints("kernel_shape", None) or dims(w)[2:]
     return ops.conv(x, w, b, groups=n.int("group", 1), **window(n, spatial, kernel).attrs)
 
 
 @onnx_op("ConvInteger")
 def _conv_integer(n: NodeContext) -> Any:
     x, w, x_zero, w_zero = n.x(0), n.x(1), n.opt(2), n.opt(3)
-    kernel = n.ints("kernel_shape", None) or [int(d) for d in w.shape[2:]]
+    kernel = n.ints("kernel_shape", None) or dims(w)[2:]
     return ops.conv_integer(x, w, x_zero, w_zero, groups=n.int("group", 1), **window(n, spatial_of(x), kernel).attrs)
 
 
@@ -110,7 +110,7 @@ def transposed_pads(n: NodeContext, spatial: Sequence[int], kernel: Sequence[int
 @onnx_op("ConvTranspose")
 def _conv_transpose(n: NodeContext) -> Any:
     x, w, b = n.x(0), n.x(1), n.opt(2)
-    kernel = n.ints("kernel_shape", None) or [int(d) for d in w.shape[2:]]
+    kernel = n.ints("kernel_shape", None) or dims(w)[2:]
     attrs, extra = transposed_pads(n, spatial_of(x), kernel)
     return ops.conv_transpose(x, w, b, groups=n.int("group", 1), output_padding=extra, **attrs)
 
@@ -179,14 +179,14 @@ def _max_unpool(n: NodeContext) -> Any:
     pads = n.ints("pads", None) or [0] * 2 * len(kernel)
     natural = [(size - 1) * s + k - pads[i] - pads[i + len(kernel)]
                for i, (size, s, k) in enumerate(zip(spatial_of(x), strides, kernel, strict=True))]
-    batch, channels = int(x.shape[0]), int(x.shape[1])
+    batch, channels = dim(x, 0), dim(x, 1)
     shape = wanted if wanted is not None else [batch, channels, *natural]
     y = ops.max_unpool(x, indices, shape=(batch, channels, *natural))  # where the indices count
     if list(y.shape) == list(shape):
         return y
     from rlx.onnx.ops_tensor import pad
 
-    return pad(y, [0] * x.rank, [w - int(d) for w, d in zip(shape, y.shape, strict=True)], "constant", 0)
+    return pad(y, [0] * x.rank, [w - d for w, d in zip(shape, dims(y), strict=True)], "constant", 0)
 
 
 # -- normalisation ---------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def layer_norm(x: Value, gamma: Value | None, beta: Value | None, axis: int, eps
     """Layer norm over the axes from `axis` on; parameters broadcast."""
     if "layer_norm" not in ops.TABLE:
         return USE_DEFINITION
-    shape = tuple(int(d) for d in x.shape)
+    shape = dims(x)
     normal = shape[axis:]
     whole = all(v is None or tuple(v.shape) == normal for v in (gamma, beta))
     y = ops.layer_norm(x, gamma if whole else None, beta if whole else None, axis=axis, eps=eps)
@@ -303,7 +303,7 @@ def _lrn(n: NodeContext) -> Any:
     if "lrn" in ops.TABLE:
         return ops.lrn(x, size=size, alpha=alpha, beta=beta, bias=bias)
     before = (size - 1) // 2
-    channels = int(x.shape[1])
+    channels = dim(x, 1)
     square = ops.square(x)
     padded = ops.pad(square, before=(0, before, *(0,) * (x.rank - 2)), after=(0, size - 1 - before, *(0,) * (x.rank - 2)))
     total: Any = None
@@ -351,7 +351,7 @@ def _attention(n: NodeContext) -> Any:
     """The plain cases; caches, cut-off masks and the matrix of scores are left to the definition."""
     if any(n.wants(i) for i in (1, 2, 3)) or any(n.has(i) for i in (4, 5, 6)) or len(n.node.attrs.keys() - _KNOWN):
         return USE_DEFINITION
-    if n.int("softmax_precision", None) is not None or n.has(3) and n.item(3) is None:
+    if n.int("softmax_precision", None) is not None or (n.has(3) and n.item(3) is None):
         return USE_DEFINITION
     q, k, v, mask = n.x(0), n.x(1), n.x(2), n.opt(3)
     heads, kv_heads = n.int("q_num_heads", None), n.int("kv_num_heads", None)
@@ -359,9 +359,9 @@ def _attention(n: NodeContext) -> Any:
         return USE_DEFINITION
     if q.dtype not in ops.TABLE["attention"].dtypes or q.dtype.is_half:
         return USE_DEFINITION
-    keys = int(k.shape[2 if k.rank == 4 else 1])
-    if mask is not None and (mask.rank < 2 or int(mask.shape[-1]) != keys or mask.rank == 2 and mask.dtype == dtypes.bool_):
-        if mask.rank == 2 and int(mask.shape[-1]) == keys:
+    keys = dim(k, 2 if k.rank == 4 else 1)
+    if mask is not None and (mask.rank < 2 or dim(mask, -1) != keys or (mask.rank == 2 and mask.dtype == dtypes.bool_)):
+        if mask.rank == 2 and dim(mask, -1) == keys:
             mask = ops.unsqueeze(mask, axes=(0, 1))
         else:
             return USE_DEFINITION

@@ -6,7 +6,7 @@ import numpy as np
 
 from rlx import dtypes, ops
 from rlx.ir.graph import Value
-from rlx.onnx.context import NodeContext, is_host
+from rlx.onnx.context import NodeContext, dims, is_host
 from rlx.onnx.hosttypes import code_of, convert, small_int_range
 from rlx.onnx.ops_nn import spatial_of, window
 from rlx.onnx.registry import onnx_op
@@ -105,8 +105,8 @@ def _qlinear_matmul(n: NodeContext) -> Any:
 def _qlinear_conv(n: NodeContext) -> Any:
     values = [n.x(i) for i in range(8)]
     bias = n.opt(8)
-    values = [single(v) if i in (1, 2, 6, 7) or i in (4, 5) and v.type.size == 1 else v for i, v in enumerate(values)]
+    values = [single(v) if i in (1, 2, 6, 7) or (i in (4, 5) and v.type.size == 1) else v for i, v in enumerate(values)]
     w = values[3]
-    kernel = n.ints("kernel_shape", None) or [int(d) for d in w.shape[2:]]
-    operands: Any = [*values, bias]
-    return ops.qlinear_conv(*operands, groups=n.int("group", 1), **window(n, spatial_of(values[0]), kernel).attrs)
+    kernel = n.ints("kernel_shape", None) or dims(w)[2:]
+    x, x_scale, x_zero, _, w_scale, w_zero, y_scale, y_zero = values
+    return ops.qlinear_conv(x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias, groups=n.int("group", 1), **window(n, spatial_of(values[0]), kernel).attrs)

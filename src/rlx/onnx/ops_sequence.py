@@ -6,7 +6,7 @@ import numpy as np
 
 from rlx import dtypes, ops
 from rlx.errors import FormatError
-from rlx.onnx.context import NodeContext
+from rlx.onnx.context import NodeContext, dim
 from rlx.onnx.ops_tensor import split, split_sizes
 from rlx.onnx.registry import onnx_op
 from rlx.onnx.tracer import Scope
@@ -127,12 +127,12 @@ def _get_element(n: NodeContext) -> Any:
 def _reverse_sequence(n: NodeContext) -> Any:
     batch_axis, time_axis = n.int("batch_axis", 1), n.int("time_axis", 0)
     x, lens = n.x(0), ops.cast(n.x(1), dtype=dtypes.i64)
-    size = int(x.shape[time_axis])
+    size = dim(x, time_axis)
     shape = [1] * x.rank
     shape[time_axis] = size
     places = n.constant(np.arange(size, dtype=np.int64).reshape(shape))
     shape = [1] * x.rank
-    shape[batch_axis] = int(x.shape[batch_axis])
+    shape[batch_axis] = dim(x, batch_axis)
     ends = ops.reshape(lens, shape=tuple(shape))
     flipped = ops.sub(ops.sub(ends, n.constant(np.int64(1))), places)
     index = ops.where(ops.lt(places, ends), flipped, places)

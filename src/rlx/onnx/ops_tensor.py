@@ -7,7 +7,7 @@ import numpy as np
 from rlx import dtypes, ops
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
-from rlx.onnx.context import NodeContext
+from rlx.onnx.context import NodeContext, dim, dims
 from rlx.onnx.registry import onnx_op
 
 # -- constants and shapes -----------------------------------------------------------
@@ -346,7 +346,7 @@ def pad(x: Value, before: Any, after: Any, mode: Any, value: Any) -> Any:
     """Pad, where negative amounts cut."""
     if any(p < 0 for p in (*before, *after)):
         starts = [max(0, -p) for p in before]
-        stops = [int(d) + min(0, p) for d, p in zip(x.shape, after, strict=True)]
+        stops = [d + min(0, p) for d, p in zip(dims(x), after, strict=True)]
         x = ops.slice(x, starts=starts, stops=[max(a, b) for a, b in zip(starts, stops, strict=True)])
         before, after = [max(0, p) for p in before], [max(0, p) for p in after]
     if not any((*before, *after)):
@@ -385,7 +385,7 @@ def _center_crop_pad(n: NodeContext) -> Any:
     axes = _axes(range(x.rank) if axes is None else axes, x.rank)
     before, after = [0] * x.rank, [0] * x.rank
     for axis, size in zip(axes, wanted, strict=True):
-        extra = size - int(x.shape[axis])
+        extra = size - dim(x, axis)
         first = extra // 2 if extra >= 0 else -(-extra // 2)
         before[axis], after[axis] = first, extra - first
     return pad(x, before, after, "constant", 0)
@@ -397,8 +397,8 @@ def _tensor_scatter(n: NodeContext) -> Any:
     circular = n.str("mode", "linear") == "circular"
     past, update = n.x(0), n.x(1)
     axis = axis + past.rank if axis < 0 else axis
-    length, size = int(update.shape[axis]), int(past.shape[axis])
-    batch = int(past.shape[0])
+    length, size = dim(update, axis), dim(past, axis)
+    batch = dim(past, 0)
     start = n.opt(2)
     first = n.constant(np.zeros(batch, np.int64)) if start is None else ops.cast(start, dtype=dtypes.i64)
     places = ops.add(ops.reshape(first, shape=(batch, 1)), n.constant(np.arange(length, dtype=np.int64)[None, :]))

@@ -1,5 +1,6 @@
 """Strings: they live on the host."""
 
+import itertools
 import re
 from typing import Any
 
@@ -70,7 +71,7 @@ def _tfidf(n: NodeContext) -> Any:
     grams: dict[tuple[Any, ...], int] = {}
     edges = [*counts, len(pool)]
     number = 0
-    for length, (a, b) in enumerate(zip(edges, edges[1:], strict=False), 1):
+    for length, (a, b) in enumerate(itertools.pairwise(edges), 1):
         for start in range(a, b, length):
             if shortest <= length <= longest:
                 grams[tuple(pool[start : start + length])] = number

@@ -41,7 +41,7 @@ def numpy_type(code: int, what: str) -> np.dtype[Any]:
     """
     known = dtypes.from_onnx(code)
     if known is not None:
-        return known.numpy
+        return np.dtype(known.numpy)
     if code == TensorProto.STRING:
         return np.dtype(object)
     if code in HOST_TYPES:
@@ -91,7 +91,7 @@ class TensorReader:
         if any(d < 0 for d in shape):
             raise FormatError(f"{what}: sizes must be >= 0, got {list(shape)}")
         dtype = numpy_type(t.data_type, what)
-        if dtype == object:
+        if dtype.kind == "O":
             return self._strings(t, shape, what)
         bits = 8 * dtype.itemsize
         if dtype.itemsize == 1 and not dtypes.from_onnx(t.data_type):
@@ -178,7 +178,7 @@ class TensorReader:
     @staticmethod
     def _typed(t: TensorProto, shape: tuple[int, ...], count: int, what: str) -> Array:
         stored = max(len(t.float_data), len(t.int32_data), len(t.int64_data), len(t.double_data), len(t.uint64_data))
-        if count > 0 and stored == 0 or count > 8 * stored:
+        if count > 8 * stored:
             raise FormatError(f"{what}: data must have {count} elements for {list(shape)}, got {stored}")
         if count == 0:
             return np.zeros(shape, numpy_type(t.data_type, what))

@@ -161,7 +161,7 @@ class Tracer:
         """The input of the body that is being built for a value of an enclosing graph."""
         captures = self._captures
         assert captures is not None
-        if isinstance(item, Value) and item.graph is self._outer_graph and item in item.graph.pure:
+        if isinstance(item, Value) and item.graph is self._outer_graph and self.pure(item):
             return transplant(item, self.graph, self.graph.transplanted)
         key = item if isinstance(item, Value) else item.key
         captures.setdefault(key, item)
@@ -226,8 +226,7 @@ class Tracer:
         if isinstance(item, Value):
             if item.array is not None:
                 return item.array
-            assert isinstance(item.graph, TraceGraph)
-            if item in item.graph.pure:
+            if self.pure(item):
                 return self.graph.evaluate(item, {})
             leaves = self.graph.leaves(item)
             if leaves is None:
@@ -240,10 +239,15 @@ class Tracer:
             return self.graph.evaluate(item, dict(zip(ordered, arrays, strict=True)))
         return None
 
+    @staticmethod
+    def pure(v: Value) -> bool:
+        """Whether a value depends on constants alone."""
+        return isinstance(v.graph, TraceGraph) and v in v.graph.pure
+
     def is_constant(self, item: Any) -> bool:
         """Whether the item depends on the file alone."""
         if isinstance(item, Value):
-            return isinstance(item.graph, TraceGraph) and item in item.graph.pure
+            return self.pure(item)
         if isinstance(item, Slot):
             return item.key in self.known
         if isinstance(item, list):

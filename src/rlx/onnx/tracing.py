@@ -123,8 +123,7 @@ class TraceGraph(Graph):
                 known[out] = out.array
                 continue
             arrays = [None if v is None else known[v] for v in node.inputs]
-            for v, a in zip(node.outputs, evaluate_op(node.op, arrays, node.attrs), strict=True):
-                known[v] = a
+            known.update(zip(node.outputs, evaluate_op(node.op, arrays, node.attrs), strict=True))
         return known[value]
 
 
@@ -155,6 +154,5 @@ def transplant(value: Value, target: TraceGraph, made: dict[Value, Value]) -> Va
             made[node.outputs[0]] = target.of_array(array)
             continue
         inputs = [None if v is None else made[v] for v in node.inputs]
-        for old, new in zip(node.outputs, target.emit(node.op, inputs, node.attrs, name=node.name), strict=True):
-            made[old] = new
+        made.update(zip(node.outputs, target.emit(node.op, inputs, node.attrs, name=node.name), strict=True))
     return made[value]
