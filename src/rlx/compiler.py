@@ -16,6 +16,10 @@ from rlx.runtime import kernels
 from rlx.runtime.kernels import KernelTable
 
 
+# Constants up to this size stay readable in the compiled graph.
+KEPT_BYTES = 1024
+
+
 @dataclass(frozen=True, eq=False)
 class Compiled:
     """A graph whose sizes are numbers, lowered and planned."""
@@ -24,6 +28,13 @@ class Compiled:
     program: Program
     records: tuple[PassRecord, ...]
     table: KernelTable
+
+    def release(self) -> None:
+        """Let go of constants that have been bound or packed, so that they are not held twice."""
+        for weight in self.program.weights:
+            if weight.transform is not None:
+                weight.array = None
+        self.graph.release(KEPT_BYTES)
 
 
 def legalise(graph: Graph, backend: str = "cpu") -> None:

@@ -11,6 +11,7 @@ _Port: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...], int]
 KERNELS: Final[dict[str, tuple[int, str, int]]]
 PENDING: Final[list[BaseException]]
 
+def trim() -> None: ...
 def rows_of(
     capsule: object,
 ) -> tuple[dict[str, tuple[int, str, int]], dict[str, tuple[int, int, int]]]: ...

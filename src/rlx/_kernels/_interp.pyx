@@ -53,6 +53,24 @@ cdef int64_t SPLIT_NS = 12_000
 cdef int64_t SIGNAL_NS = 50_000_000
 
 
+cdef extern from *:
+    """
+    #if defined(__GLIBC__)
+    #include <malloc.h>
+    static void rlx_trim(void) { malloc_trim(0); }
+    #else
+    static void rlx_trim(void) {}
+    #endif
+    """
+    void rlx_trim() nogil
+
+
+def trim():
+    """Give free heap pages back to the system (where the C library can)."""
+    with nogil:
+        rlx_trim()
+
+
 def rows_of(capsule):
     """Return (kernels, ews) of an ISA module: name -> (address, layout or arity, flags)."""
     cdef const rlx_families *fam = <const rlx_families *> PyCapsule_GetPointer(

@@ -119,6 +119,10 @@ class Value:
         """The array of a constant, None for anything else."""
         return self._array
 
+    def release(self) -> None:
+        """Let go of a constant's array; the graph can then be looked at, but not compiled."""
+        self._array = None
+
     def __repr__(self) -> str:
         return f"%{self.name}: {self.type}"
 
@@ -432,6 +436,12 @@ class Graph:
         for value in self.outputs.values():
             count[value] = count.get(value, 0) + 1
         return count
+
+    def release(self, larger_than: int = 0) -> None:
+        """Let go of the constants of more than so many bytes; for graphs that are not compiled again."""
+        for node in self.nodes:
+            if node.op is CONSTANT and (array := node.outputs[0].array) is not None and array.nbytes > larger_than:
+                node.outputs[0].release()
 
     def __len__(self) -> int:
         return len(self.nodes)

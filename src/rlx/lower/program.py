@@ -125,9 +125,12 @@ class Transform:
     first: "Transform | None" = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Weight:
-    """The bytes behind a weight slot: a constant or parameter, perhaps packed."""
+    """The bytes behind a weight slot: a constant or parameter, perhaps packed.
+
+    The array of a constant is dropped once it has been packed.
+    """
 
     array: Array | None
     param: str | None

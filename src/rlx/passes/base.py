@@ -56,6 +56,7 @@ class PassManager:
         PassError
             A pass failed or left a malformed graph; names it and those before it.
         """
+        given = graph
         for p in self.passes:
             start = time.perf_counter()
             try:
@@ -70,5 +71,7 @@ class PassManager:
             elapsed = time.perf_counter() - start
             changed = after is not graph
             self.records.append(PassRecord(p.name, len(graph), len(after), elapsed, changed))
+            if changed and graph is not given:
+                graph.release()  # graphs are cyclic: do not let folded constants wait for the collector
             graph = after
         return graph

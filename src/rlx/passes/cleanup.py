@@ -112,6 +112,8 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
         values = evaluate(eliminate_dead(part))
     except ExecutionError:
         return graph
+    finally:
+        part.release()
     result = Rewriter(graph)
     for node in graph.nodes:
         if any(v in folded for v in node.outputs):

@@ -217,9 +217,6 @@ class CompiledGraph:
         v = self._param(name)
         shape = v.shape if v.type.is_static else tuple(np.shape(array))
         fitted = fit(array, v.dtype, shape, f"parameter {name!r} of graph {self.graph.name!r}")  # type: ignore[arg-type]
-        old = self._params[name]
-        if old is not None and self._store is not None:
-            self._store.forget(old)
         self._params[name] = fitted.copy() if fitted is array or fitted.base is not None else fitted
         self._dirty = True
 
@@ -306,13 +303,12 @@ class CompiledGraph:
         other._handles = self._handles.fork()
         if self._store is not None:
             other._store = WeightStore(self._store.table)
-            other._store._made = dict(self._store._made)
 
         def twin(variant: Variant | Staged) -> Variant | Staged:
             assert other._store is not None
             if isinstance(variant, Staged):
                 return Staged(variant.graph, other._make)
-            return Variant(variant.compiled, other._store, variant.threads, variant.name, other._rng)
+            return Variant(variant.compiled, other._store, variant.threads, variant.name, other._rng, variant)
 
         other._variant = None if self._variant is None else twin(self._variant)
         other._variants = {}

@@ -1,5 +1,6 @@
 """Variant: one compiled program with its own scratch and table of addresses."""
 
+import gc
 from collections.abc import Mapping
 
 from rlx._kernels import _interp
@@ -8,6 +9,10 @@ from rlx.ir.opdef import Array
 from rlx.runtime.binding import Helper
 from rlx.runtime.link import link
 from rlx.runtime.weights import WeightStore, aligned
+
+
+# Weights from which on the leftovers of compiling are worth giving back to the system.
+TRIM_BYTES = 4 << 20
 
 
 def run_once(compiled: Compiled, inputs: dict[str, Array]) -> dict[str, Array]:
@@ -23,12 +28,13 @@ class Variant:
 
     def __init__(
         self, compiled: Compiled, store: WeightStore, threads: int, name: str, state: _interp.RunState | None = None,
+        like: "Variant | None" = None,
     ) -> None:
         self.compiled = compiled
         self.store = store
-        self.linked = link(compiled.program, compiled.table)
         self.threads = threads
         self.name = name
+        self.linked = link(compiled.program, compiled.table) if like is None else like.linked
         program = compiled.program
         ins = [(p.name, p.dtype.numpy, p.shape, program.input_slot(i)) for i, p in enumerate(program.inputs)]
         outs = [(p.name, p.dtype.numpy, p.shape, program.output_slot(i)) for i, p in enumerate(program.outputs)]
@@ -39,14 +45,26 @@ class Variant:
         self.scratch = aligned(max(64, program.arena_bytes))
         self.executor.bind(0, self.scratch)
         self.raw_outputs: list[Array] | None = None
+        for i, weight in enumerate(program.weights):
+            if weight.param is None:
+                slot = program.weight_slot(i)
+                array = store.get(weight, weight.array) if weight.array is not None else None
+                if like is not None:
+                    array = like.executor.bound(slot)
+                assert array is not None
+                self.executor.bind(slot, array)
+        if like is None:
+            compiled.release()
+            if sum(w.nbytes for w in program.weights) > TRIM_BYTES:
+                gc.collect()  # graphs are cyclic
+                _interp.trim()
 
     def upload(self, params: Mapping[str, Array]) -> None:
-        """Bind every weight to its array, packed where the program asks for it."""
+        """Bind every parameter to its array, packed where the program asks for it."""
         program = self.compiled.program
         for i, weight in enumerate(program.weights):
-            source = params[weight.param] if weight.param is not None else weight.array
-            assert source is not None
-            self.executor.bind(program.weight_slot(i), self.store.get(weight, source))
+            if weight.param is not None:
+                self.executor.bind(program.weight_slot(i), self.store.get(weight, params[weight.param]))
 
     def set_state(self, state: _interp.RunState) -> None:
         """Draw random numbers from `state`."""

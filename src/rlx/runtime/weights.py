@@ -1,5 +1,6 @@
 """Weights: one array per constant or parameter and packing, shared by everything that reads it."""
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -57,11 +58,15 @@ def run_transform(transform: Transform, source: Array, table: KernelTable) -> Ar
 
 
 class WeightStore:
-    """Packed and plain weights by identity of their source, so that several programs share them."""
+    """Packed weights by identity of their source, so that several programs share them.
+
+    Sources are held weakly: what was packed from a folded constant does not keep
+    the constant, and is dropped with the last program that reads it.
+    """
 
     def __init__(self, table: KernelTable) -> None:
         self.table = table
-        self._made: dict[tuple[int, Any], tuple[Array, Array]] = {}
+        self._made: dict[tuple[int, Any], tuple[weakref.ref[Array], weakref.ref[Array]]] = {}
 
     def get(self, weight: Weight, source: Array) -> Array:
         """The bytes for a weight, packed if it asks for that."""
@@ -69,13 +74,8 @@ class WeightStore:
             return np.ascontiguousarray(source)
         key = (id(source), weight.transform.key)
         found = self._made.get(key)
-        if found is None:
-            # the source is kept so that its identity stays unique
-            found = (run_transform(weight.transform, source, self.table), source)
-            self._made[key] = found
-        return found[0]
-
-    def forget(self, source: Array) -> None:
-        """Drop what was made from an array that is no longer used."""
-        for key in [k for k in self._made if k[0] == id(source)]:
-            del self._made[key]
+        packed = None if found is None or found[0]() is not source else found[1]()
+        if packed is None:
+            packed = run_transform(weight.transform, source, self.table)
+            self._made[key] = (weakref.ref(source), weakref.ref(packed))
+        return packed
