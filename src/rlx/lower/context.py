@@ -5,6 +5,7 @@ A rule is a function ``rule(ctx, node)`` registered for op names. It reads
 numbers here.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -80,6 +81,12 @@ class Context:
         self.weights: list[Weight] = []
         self._weight_at: dict[tuple[int, object], Operand] = {}
         self.uses = graph.uses()
+        self.readers: dict[Value, list[Node]] = {}
+        for node in graph.nodes:
+            for v in node.inputs:
+                if v is not None:
+                    self.readers.setdefault(v, []).append(node)
+        self.strided: dict[Value, Operand] = {}  # results that lie in the rows of a concatenation
         for value in graph.inputs:
             self.inputs.append(Port(value.node.name, value.dtype, shape_of(value)))
             self.places[value] = Operand(self._buffer("input", nbytes_of(value), value.name))
@@ -135,10 +142,69 @@ class Context:
         return place
 
     def result(self, value: Value) -> Operand:
-        """New memory for a result."""
-        place = Operand(self._buffer("scratch", nbytes_of(value), value.name))
+        """Memory for a result: new, or its part of the concatenation that alone reads it."""
+        place = self._part(value)
+        if place is None:
+            place = Operand(self._buffer("scratch", nbytes_of(value), value.name))
         self.places[value] = place
         return place
+
+    def _concat(self, value: Value) -> tuple[Value, int, int] | None:
+        """(concatenation, axis, place on it) if that is all that reads a value, perhaps through reshapes."""
+        while self.uses.get(value) == 1 and value in self.readers:
+            node = self.readers[value][0]
+            if node.op.name == "reshape":
+                value = node.outputs[0]
+                continue
+            if node.op.name != "concat":
+                return None
+            axis = node.attrs["axis"] % value.rank
+            start = 0
+            for x in node.inputs:
+                if x is value:
+                    return node.outputs[0], axis, start
+                assert x is not None
+                start += shape_of(x)[axis]
+        return None
+
+    def _part(self, value: Value) -> Operand | None:
+        found = self._concat(value)
+        if found is None:
+            return None
+        whole, axis, start = found
+        shape = shape_of(whole)
+        if math.prod(shape[:axis]) != 1:
+            return None
+        return self._whole(whole).at(start * math.prod(shape[axis + 1 :]) * whole.dtype.itemsize)
+
+    def _whole(self, value: Value) -> Operand:
+        place = self.places.get(value)
+        return self.result(value) if place is None else place
+
+    def rows_of(self, value: Value) -> tuple[Operand, int]:
+        """Memory for a result whose kernel can leave gaps between rows, and elements from row to row.
+
+        If a concatenation along the last axis is all that reads the value, the rows go straight into it.
+        """
+        shape = shape_of(value)
+        found = self._concat(value) if value not in self.places else None
+        if found is not None:
+            whole, axis, start = found
+            target = shape_of(whole)
+            if axis == len(target) - 1 and len(target) > 1 and shape[-1:] != target[-1:] and self._last_kept(value, whole):
+                place = self._whole(whole).at(start * value.dtype.itemsize)
+                self.places[value] = self.strided[value] = place
+                return place, target[-1]
+        return self.result(value), shape[-1]
+
+    def _last_kept(self, value: Value, whole: Value) -> bool:
+        """Whether no reshape on the way to the concatenation splits or merges the last axis."""
+        node = self.readers[value][0]
+        while node.outputs[0] is not whole:
+            if node.outputs[0].shape[-1] != value.shape[-1]:
+                return False
+            node = self.readers[node.outputs[0]][0]
+        return True
 
     def alias(self, value: Value, place: Operand) -> None:
         """The result lies where an operand lies (same bytes, other label)."""

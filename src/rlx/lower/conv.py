@@ -55,6 +55,12 @@ def transposed(ctx: Context, place: Operand, shape: Sequence[int], perm: Sequenc
     return target
 
 
+def reach(shape: Sequence[int], row: int | None) -> int:
+    """Elements from the first to the last one when rows are `row` apart."""
+    pixels = math.prod(shape[:-1])
+    return 0 if pixels * shape[-1] == 0 else (pixels - 1) * (row or shape[-1]) + shape[-1]
+
+
 @lowering("conv", "conv_transpose")
 def lower_conv(ctx: Context, node: Node) -> None:
     """Channels first: transpose, convolve, transpose."""
@@ -78,18 +84,19 @@ def lower_conv_nhwc(ctx: Context, node: Node) -> None:
     x, w, b, *extras = (*node.inputs, None)[: max(3, len(node.inputs))]
     assert x is not None and w is not None
     out = node.outputs[0]
-    _convolve(ctx, node, ctx.operand(x), shape_of(x), w, b, ctx.result(out), shape_of(out),
-              [e for e in extras if e is not None], node.attrs["epilogue"])
+    place, row = ctx.rows_of(out)
+    _convolve(ctx, node, ctx.operand(x), shape_of(x), w, b, place, shape_of(out), [e for e in extras if e is not None],
+              node.attrs["epilogue"], row)
 
 
 def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: Value, b: Value | None, out: Operand,
-              out_shape: Sequence[int], extras: Sequence[Value], epilogue: Sequence[object]) -> None:
+              out_shape: Sequence[int], extras: Sequence[Value], epilogue: Sequence[object], row: int | None = None) -> None:
     dtype = w.dtype
     n = w.rank - 2
     weight = shape_of(w)
     at = geometry("conv", n, *(node.attrs[k] for k in ("strides", "pads", "dilations", "groups")))
     steps, operands, clamp, last = epilogue_steps(ctx, extras, epilogue, dtype, out_shape, 5)  # type: ignore[arg-type]
-    options: dict[str, Any] = {"dtype": dtype.name, "clamp": clamp, "steps": steps, "out_size": last.itemsize, "level": ctx.isa}
+    options: dict[str, Any] = {"dtype": dtype.name, "clamp": clamp, "steps": steps, "out_size": last.itemsize, "level": ctx.isa, "ldo": row}
     where: dict[str, Any] = {"strides": at.strides, "dilations": at.dilations, "pads": at.pads, "groups": at.groups}
     if node.op.name.startswith("conv_transpose"):
         shape = gemm.conv_transpose_shape(x_shape, weight[1] * at.groups, weight[2:], output_padding=node.attrs["output_padding"], **where)
@@ -113,6 +120,6 @@ def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: V
                                           (pack.kernel, ctx.isa, weight, at.groups, at.strides, at.dilations, at.pads), first=order))
     nbytes = math.prod(x_shape) * dtype.itemsize
     work = ctx.work(plan.workspace) if plan.workspace else None
-    ctx.call(plan.kernel, [ctx.read(x, nbytes), ctx.read(kernel), ctx.write(out, math.prod(out_shape) * last.itemsize),
+    ctx.call(plan.kernel, [ctx.read(x, nbytes), ctx.read(kernel), ctx.write(out, reach(out_shape, row) * last.itemsize),
                            ctx.maybe(b), work, *operands],
              plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)

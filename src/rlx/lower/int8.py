@@ -8,7 +8,7 @@ from rlx.dtypes import DType
 from rlx.ir.graph import Node, Value
 from rlx.lower import gemm, gemm_int8
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of, size_of
-from rlx.lower.conv import channels_last_weights, depthwise_weights, transposed
+from rlx.lower.conv import channels_last_weights, depthwise_weights, reach, transposed
 from rlx.lower.matmul import epilogue_steps
 from rlx.lower.packing import packed
 from rlx.lower.program import Arg, Operand, Transform
@@ -109,11 +109,12 @@ def lower_int8_conv_nhwc(ctx: Context, node: Node) -> None:
     values, extras = _split(node)
     x, out = values[0], node.outputs[0]
     assert x is not None
-    _convolve(ctx, node, values, ctx.operand(x), shape_of(x), ctx.result(out), shape_of(out), extras)
+    place, row = ctx.rows_of(out)
+    _convolve(ctx, node, values, ctx.operand(x), shape_of(x), place, shape_of(out), extras, row)
 
 
 def _convolve(ctx: Context, node: Node, values: Sequence[Value | None], x: Operand, x_shape: Sequence[int], out: Operand,
-              out_shape: Sequence[int], extras: Sequence[Value]) -> None:
+              out_shape: Sequence[int], extras: Sequence[Value], row: int | None = None) -> None:
     w = values[1]
     assert w is not None
     weight, signed = shape_of(w), w.dtype.kind == "i"
@@ -128,6 +129,6 @@ def _convolve(ctx: Context, node: Node, values: Sequence[Value | None], x: Opera
                                           first=channels_last_weights(weight, w.dtype)))
         plan_for = gemm_int8.plan_conv
     steps, operands, _, _ = epilogue_steps(ctx, extras, node.attrs["epilogue"], node.attrs["out"], out_shape, _FIRST_EXTRA, clamps=False)
-    plan = plan_for(shape, _quant(node, values), steps=steps, level=ctx.isa)
-    nbytes = math.prod(out_shape) * node.outputs[0].dtype.itemsize
+    plan = plan_for(shape, _quant(node, values), ldo=row, steps=steps, level=ctx.isa)
+    nbytes = reach(out_shape, row) * node.outputs[0].dtype.itemsize
     _emit(ctx, node, plan, ctx.read(x, math.prod(x_shape)), kernel, ctx.write(out, nbytes), values, operands)

@@ -12,7 +12,7 @@ from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.ir.graph import Node, Value
 from rlx.lower import gemm
-from rlx.lower.context import Context, lowering, shape_of
+from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.movement import contiguous_strides, strided_copy
 from rlx.lower.program import Arg, EwRef, Operand, Transform
 from rlx.ops.matmul import Epilogue
@@ -68,7 +68,7 @@ def micro_name(op: str, attrs: dict[str, object], dtype: DType) -> str:
 
 def epilogue_steps(
     ctx: Context, extras: Sequence[Value], epilogue: Epilogue, dtype: DType, out_shape: Sequence[int],
-    first_arg: int, clamps: bool = True,
+    first_arg: int, clamps: bool = True, permuted: bool = False,
 ) -> tuple[list[gemm.Step], list[Arg | None], tuple[float, float] | None, DType]:
     """Steps and operands of an epilogue; a leading relu or clip becomes a clamp in registers."""
     steps: list[gemm.Step] = []
@@ -87,7 +87,7 @@ def epilogue_steps(
             extra = extras[operand]
             row = math.prod(shape_of(extra)) == cols and shape_of(extra)[-1:] == (cols,)
             full = math.prod(shape_of(extra)) == math.prod(out_shape)
-            kind = gemm.EPI_SAME if full and not row else gemm.EPI_ROW
+            kind = gemm.EPI_ROW if row or not full else gemm.EPI_SAME if permuted else gemm.EPI_FULL
             arg, ld = first_arg + len(args), cols
             args.append(ctx.read(extra))
             kind |= gemm.EPI_SWAP if swap else 0
@@ -126,7 +126,12 @@ def _product(
     b = _view(b_value, a.place if weight else ctx.operand(b_value), perm_b)
     # where each logical axis of the result lies
     out_shape = list(shape_of(out))
-    out_strides = list(contiguous_strides(out_shape))
+    if perm_out is None and len(out_shape) > 1 and dtype in BLOCKED:
+        target, row = ctx.rows_of(out)
+        out_strides = list(contiguous_strides([*out_shape[:-1], row]))
+    else:
+        target = ctx.result(out)
+        out_strides = list(contiguous_strides(out_shape))
     if perm_out is not None:
         placed = list(out_strides)
         for i, p in enumerate(perm_out):
@@ -168,7 +173,7 @@ def _product(
     if dtype not in BLOCKED:
         _plain(ctx, a, b, out, m, n, k, (lda, trans_a), (ldb, trans_b), ldo, merged, dtype)
         return
-    steps, operands, clamp, last = epilogue_steps(ctx, extras, epilogue, dtype, out_shape, 5)
+    steps, operands, clamp, last = epilogue_steps(ctx, extras, epilogue, dtype, out_shape, 5, permuted=perm_out is not None)
     plan = gemm.plan_matmul(
         m, n, k, dtype=dtype.name, lda=lda, ldb=None if weight else ldb, ldo=ldo, trans_a=trans_a,
         trans_b=trans_b, packed=weight, batch=merged, clamp=clamp, steps=steps,
@@ -176,7 +181,8 @@ def _product(
     )
     work = ctx.work(plan.workspace) if plan.workspace else None
     read_b = ctx.read(b.place) if weight else ctx.read(b.place, _extent(b, size))
-    ctx.call(plan.kernel, [ctx.read(a.place, _extent(a, size)), read_b, ctx.write(out), ctx.maybe(bias), work, *operands],
+    ctx.call(plan.kernel, [ctx.read(a.place, _extent(a, size)), read_b, ctx.write(target, rows_bytes(out, target, ctx)), ctx.maybe(bias), work,
+                           *operands],
              plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)
 
 
@@ -192,6 +198,13 @@ def _plain(
              {"M": m, "N": n, "K": k, "a_m": a_m, "a_k": a_k, "b_k": b_k, "b_n": b_n, "o_m": ldo,
               "batch": [word for d in batch for word in d]},
              extent=rows, grain=max(1, 16384 // max(1, n * k)), cost=rows * n * k * 0.15 + 50)
+
+
+def rows_bytes(value: Value, place: Operand, ctx: Context) -> int:
+    """Bytes that a result touches, gaps between its rows included."""
+    if value in ctx.strided:
+        return place.buffer.nbytes - place.offset if nbytes_of(value) else 0
+    return nbytes_of(value)
 
 
 def _extent(x: Matrix, size: int) -> int:

@@ -7,7 +7,7 @@ axes are merged and ordered here so that the kernel sees as few as possible.
 import math
 from collections.abc import Sequence
 
-from rlx.ir.graph import Node
+from rlx.ir.graph import Node, Value
 from rlx.ir.types import normal_axis
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of, short
 from rlx.lower.program import Operand
@@ -128,9 +128,9 @@ def lower_slice(ctx: Context, node: Node) -> None:
 
 @lowering("concat")
 def lower_concat(ctx: Context, node: Node) -> None:
-    """One strided copy per operand."""
+    """One strided copy per operand that does not lie there already (see `Context.result` and `rows_of`)."""
     out = node.outputs[0]
-    place = ctx.result(out)
+    place = ctx.places.get(out) or ctx.result(out)
     target = shape_of(out)
     axis = normal_axis(node.attrs["axis"], len(target), "concat")
     strides = contiguous_strides(target)
@@ -138,9 +138,19 @@ def lower_concat(ctx: Context, node: Node) -> None:
     for x in node.inputs:
         assert x is not None
         shape = shape_of(x)
-        strided_copy(ctx, x.dtype.itemsize, shape, ctx.operand(x), contiguous_strides(shape), place,
-                     strides, 0, start)
+        lies = ctx.operand(x)
+        there = place.at(start * x.dtype.itemsize)
+        dense = math.prod(target[:axis]) == 1 or _source(x) in ctx.strided
+        if not (dense and lies.buffer is there.buffer and lies.offset == there.offset):
+            strided_copy(ctx, x.dtype.itemsize, shape, lies, contiguous_strides(shape), place, strides, 0, start)
         start += shape[axis] * strides[axis]
+
+
+def _source(value: Value) -> Value:
+    """The value behind reshapes."""
+    while value.node.op.name == "reshape" and value.node.inputs[0] is not None:
+        value = value.node.inputs[0]
+    return value
 
 
 __all__ = ["contiguous_strides", "short", "strided_copy"]
