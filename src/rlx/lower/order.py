@@ -1,8 +1,10 @@
 """Places of extrema, running sums, sorting, the k best, distinct values."""
 
 from rlx.ir.graph import Node, Value
-from rlx.lower.context import Context, lowering, per_thread, shape_of, size_of
+from rlx.ir.types import normal_axis
+from rlx.lower.context import Context, lowering, nbytes_of, per_thread, shape_of, size_of
 from rlx.lower.index import split_axis
+from rlx.lower.movement import contiguous_strides, strided_copy
 from rlx.lower.program import Arg
 from rlx.lower.softmax import column_grain
 
@@ -76,11 +78,34 @@ def lower_topk(ctx: Context, node: Node) -> None:
 
 @lowering("unique_bounded")
 def lower_unique(ctx: Context, node: Node) -> None:
-    """One call on one thread."""
+    """One call on one thread; along an axis, between copies that bring the slices together."""
     x = _x(node)
+    axis = node.attrs["axis"]
+    if axis is not None and x.rank > 1:
+        _unique_slices(ctx, node, x, normal_axis(axis, x.rank, "unique"))
+        return
     n = size_of(x)
-    values, first, inverse, counts, count = (ctx.write(v) for v in node.outputs)
     nbytes = 2 * n * _entry_bytes(x) + 16 * n
     work = ctx.temp(nbytes, "work")
-    ctx.call(f"unique.{x.dtype}", [ctx.read(x), values, first, inverse, counts, count, Arg("x", work, nbytes)],
+    ctx.call(f"unique.{x.dtype}", [ctx.read(x), *(ctx.write(v) for v in node.outputs), Arg("x", work, nbytes)],
              {"n": n, "sorted": node.attrs["sorted"]}, extent=1, cost=_cost(x, n))
+
+
+def _unique_slices(ctx: Context, node: Node, x: Value, axis: int) -> None:
+    shape = shape_of(x)
+    n = shape[axis]
+    order = [axis, *(i for i in range(len(shape)) if i != axis)]
+    rows = [shape[i] for i in order]
+    there = [contiguous_strides(shape)[i] for i in order]
+    itemsize, nbytes = x.dtype.itemsize, nbytes_of(x)
+    source, target = ctx.operand(x), ctx.result(node.outputs[0])
+    given, found = source, target
+    if axis:
+        given, found = ctx.temp(nbytes, "rows"), ctx.temp(nbytes, "distinct rows")
+        strided_copy(ctx, itemsize, rows, source, there, given, contiguous_strides(rows))
+    work = ctx.temp(24 * n, "work")
+    ctx.call(f"unique_rows.{x.dtype}",
+             [ctx.read(given, nbytes), ctx.write(found), *(ctx.write(v) for v in node.outputs[1:]), Arg("x", work, 24 * n)],
+             {"n": n, "m": size_of(x) // max(n, 1), "sorted": node.attrs["sorted"]}, extent=1, cost=2 * _cost(x, n))
+    if axis:
+        strided_copy(ctx, itemsize, rows, found, contiguous_strides(rows), target, there)

@@ -4,6 +4,8 @@ A dynamic row names its unknown sizes `unbacked...`; its twin `<name>_bounded` g
 the same results at their largest size and, last, `counts`: how much of them is real.
 """
 
+from typing import Any
+
 import numpy as np
 
 from rlx import dtypes
@@ -11,7 +13,7 @@ from rlx.dtypes import DType
 from rlx.errors import TypeRuleError
 from rlx.ir.dims import AnyDim, Dim
 from rlx.ir.opdef import EXACT, Array, Attr, ErrorSample, OpDef, Sample
-from rlx.ir.types import TensorType, normal_axis
+from rlx.ir.types import Shape, TensorType, normal_axis
 from rlx.ops._rules import REAL_AND_BOOL, Rng, data, require_dtype
 
 DYNAMIC = frozenset({"dynamic", "movement"})
@@ -131,50 +133,72 @@ compress_bounded = OpDef(
 # -- unique --------------------------------------------------------------------
 
 
-def _unique_types(x: TensorType, n: AnyDim) -> tuple[TensorType, ...]:
+def _unique_types(x: TensorType, axis: int | None, n: AnyDim) -> tuple[TensorType, ...]:
     require_dtype("unique", x.dtype, dtypes.REALS)
     places = TensorType(dtypes.i64, (n,))
-    return (x.with_shape((n,)), places, TensorType(dtypes.i64, (x.size,)), places)
+    if axis is None:
+        return (x.with_shape((n,)), places, TensorType(dtypes.i64, (x.size,)), places)
+    axis = normal_axis(axis, x.rank, "unique")
+    values = x.with_shape((*x.shape[:axis], n, *x.shape[axis + 1 :]))
+    return (values, places, TensorType(dtypes.i64, (x.shape[axis],)), places)
 
 
-def _unique(x: Array, sorted: bool) -> tuple[Array, Array, Array, Array]:
-    flat = x.reshape(-1)
-    values, first, inverse, counts = np.unique(flat, return_index=True, return_inverse=True, return_counts=True)
-    inverse = inverse.reshape(-1)
-    if not sorted:
-        order = np.argsort(first, kind="stable")
-        rank = np.empty_like(order)
-        rank[order] = np.arange(order.size)
-        values, first, counts, inverse = values[order], first[order], counts[order], rank[inverse]
-    return values, first, inverse.astype(np.int64), counts
+def _slices(x: TensorType, axis: int | None) -> AnyDim:
+    """How many slices unique has at most."""
+    return x.size if axis is None else x.shape[normal_axis(axis, x.rank, "unique")]
 
 
-def _unique_bounded(x: Array, sorted: bool) -> tuple[Array, ...]:
-    values, first, inverse, counts = _unique(x, sorted)
-    n = (x.size,)
-    return _padded(values, n), _padded(first, n), inverse, _padded(counts, n), np.array([values.size])
+def _unique(x: Array, axis: int | None, sorted: bool) -> tuple[Array, Array, Array, Array]:
+    rows = x.reshape(-1, 1) if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
+    keys = [tuple((bool(v != v), 0 if v != v else v) for v in row.tolist()) for row in rows]
+    found: dict[Any, list[int]] = {}
+    for i, key in enumerate(keys):
+        found.setdefault(key, []).append(i)
+    groups = list(found)
+    if sorted:
+        groups.sort()
+    first = np.array([found[g][0] for g in groups], np.int64)
+    counts = np.array([len(found[g]) for g in groups], np.int64)
+    place = {g: i for i, g in enumerate(groups)}
+    inverse = np.array([place[k] for k in keys], np.int64)
+    return np.take(x.reshape(-1) if axis is None else x, first, axis or 0), first, inverse, counts
+
+
+def _unique_bounded(x: Array, axis: int | None, sorted: bool) -> tuple[Array, ...]:
+    values, first, inverse, counts = _unique(x, axis, sorted)
+    shape = list(values.shape)
+    shape[axis or 0] = inverse.size
+    n = (inverse.size,)
+    return _padded(values, tuple(shape)), _padded(first, n), inverse, _padded(counts, n), np.array([first.size])
 
 
 def _unique_samples(dtype: DType, rng: Rng) -> list[Sample]:
     shapes: list[tuple[int, ...]] = [(9,), (3, 14), (0,), (1,), (70,)]
     found = [Sample((data(rng, dtype, *s),), {"sorted": o}) for s in shapes for o in (True, False)]
     found.append(Sample((data(rng, dtype, 700, low=-100, high=100),), {}))
+    for axis, shape in ((0, (9, 2)), (1, (2, 17, 1)), (-1, (1, 2, 30)), (0, (1, 3)), (1, (3, 0))):
+        x = data(rng, dtype, *shape, low=0, high=1)
+        found += [Sample((np.rint(x).astype(dtype.numpy),), {"axis": axis, "sorted": o}) for o in (True, False)]
     if dtype.is_float:
         special = np.array([np.nan, 1.0, np.inf, np.nan, 0.0, -np.inf, 1.0]).astype(dtype.numpy)
         found += [Sample((special,), {"sorted": o}) for o in (True, False)]
+        rows = np.array([[np.nan, 1.0], [2.0, np.nan], [np.nan, 1.0], [2.0, -np.inf]]).astype(dtype.numpy)
+        found += [Sample((rows,), {"axis": 0, "sorted": o}) for o in (True, False)]
     return found
 
 
+_UNIQUE_ATTRS = (Attr("axis", "int", None), Attr("sorted", "bool", True))
+
 unique = OpDef(
-    "unique", ("x",), lambda x, sorted: _unique_types(x, _unbacked()), _unique,
-    "Distinct elements of x in flat order, ascending or (sorted=False) as they come: the values, where each stands "
-    "first, which value every element is, and how often each occurs. NaNs are one value.",
-    dtypes=dtypes.REALS, attrs=(Attr("sorted", "bool", True),), traits=frozenset({"dynamic"}),
-    samples=_unique_samples, tolerance=EXACT,
-    errors=lambda: [ErrorSample((np.zeros(2, np.complex64),), {}, "type must be one of")],
+    "unique", ("x",), lambda x, axis, sorted: _unique_types(x, axis, _unbacked()), _unique,
+    "Distinct slices of x along an axis (None: its elements in flat order), ascending or (sorted=False) as they come: "
+    "the values, where each stands first, which value every slice is, and how often each occurs. NaNs are one value.",
+    dtypes=dtypes.REALS, attrs=_UNIQUE_ATTRS, traits=frozenset({"dynamic"}), samples=_unique_samples, tolerance=EXACT,
+    errors=lambda: [ErrorSample((np.zeros(2, np.complex64),), {}, "type must be one of"),
+                    ErrorSample((np.zeros(2, np.float32),), {"axis": 1}, "axis must be in")],
 )
 unique_bounded = OpDef(
-    "unique_bounded", ("x",), lambda x, sorted: (*_unique_types(x, x.size), _COUNTS), _unique_bounded,
-    "unique at its largest size, and the number of values.", dtypes=dtypes.REALS, attrs=(Attr("sorted", "bool", True),),
-    samples=_unique_samples, tolerance=EXACT, internal=True,
+    "unique_bounded", ("x",), lambda x, axis, sorted: (*_unique_types(x, axis, _slices(x, axis)), _COUNTS),
+    _unique_bounded, "unique at its largest size, and the number of values.", dtypes=dtypes.REALS,
+    attrs=_UNIQUE_ATTRS, samples=_unique_samples, tolerance=EXACT, internal=True,
 )

@@ -43,7 +43,7 @@ def _gather_samples(dtype: DType, rng: Rng) -> list[Sample]:
         Sample((data(rng, dtype, 7, 5), _indices(rng, 7, 4))),
         Sample((data(rng, dtype, 7, 5), _indices(rng, 5, 2, 3, wide=False)), {"axis": 1}),
         Sample((data(rng, dtype, 2, 3, 4), _indices(rng, 3, 33)), {"axis": -2}),
-        Sample((data(rng, dtype, 6), np.int64(-1))),
+        Sample((data(rng, dtype, 6), np.array(-1))),
         Sample((data(rng, dtype, 6), np.zeros((0,), np.int32))),
         Sample((data(rng, dtype, 3, 0), _indices(rng, 3, 2))),
         Sample((data(rng, dtype, 1, 67), np.array([0, -1, 0]))),
@@ -57,7 +57,7 @@ gather = OpDef(
     errors=lambda: [
         ErrorSample((np.zeros((2, 3), np.float32), np.zeros(2, np.int64)), {"axis": 2}, "axis must be in"),
         ErrorSample((np.zeros((2, 3), np.float32), np.zeros(2, np.float32)), {}, "index type"),
-        ErrorSample((np.float32(1), np.zeros(2, np.int64)), {}, "axis must be in"),
+        ErrorSample((np.array(1.0), np.zeros(2, np.int64)), {}, "axis must be in"),
     ],
 )
 
@@ -311,7 +311,7 @@ def _one_hot_samples(dtype: DType, rng: Rng) -> list[Sample]:
         Sample((_indices(rng, 4, 2, 3, wide=False), values), {"depth": 4, "axis": 0}),
         Sample((_indices(rng, 4, 2, 3), values), {"depth": 33, "axis": 1}),
         Sample((np.array([2**40, -(2**62), 1]), values), {"depth": 3}),
-        Sample((np.int64(1), values), {"depth": 3}),
+        Sample((np.array(1), values), {"depth": 3}),
         Sample((np.zeros(0, np.int64), values), {"depth": 3}),
         Sample((_indices(rng, 3, 2), values), {"depth": 0}),
     ]
