@@ -104,8 +104,8 @@ def _unique_slices(ctx: Context, node: Node, x: Value, axis: int) -> None:
         given, found = ctx.temp(nbytes, "rows"), ctx.temp(nbytes, "distinct rows")
         strided_copy(ctx, itemsize, rows, source, there, given, contiguous_strides(rows))
     work = ctx.temp(24 * n, "work")
-    ctx.call(f"unique_rows.{x.dtype}",
-             [ctx.read(given, nbytes), ctx.write(found), *(ctx.write(v) for v in node.outputs[1:]), Arg("x", work, 24 * n)],
+    rest = [*(ctx.write(v) for v in node.outputs[1:]), Arg("x", work, 24 * n)]
+    ctx.call(f"unique_rows.{x.dtype}", [ctx.read(given, nbytes), ctx.write(found), *rest],
              {"n": n, "m": size_of(x) // max(n, 1), "sorted": node.attrs["sorted"]}, extent=1, cost=2 * _cost(x, n))
     if axis:
         strided_copy(ctx, itemsize, rows, found, contiguous_strides(rows), target, there)

@@ -149,7 +149,8 @@ def _slices(x: TensorType, axis: int | None) -> AnyDim:
 
 
 def _unique(x: Array, axis: int | None, sorted: bool) -> tuple[Array, Array, Array, Array]:
-    rows = x.reshape(-1, 1) if axis is None else np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
+    n = x.size if axis is None else x.shape[axis]
+    rows = (x if axis is None else np.moveaxis(x, axis, 0)).reshape(n, x.size // max(n, 1))
     keys = [tuple((bool(v != v), 0 if v != v else v) for v in row.tolist()) for row in rows]
     found: dict[Any, list[int]] = {}
     for i, key in enumerate(keys):
