@@ -1454,6 +1454,7 @@ def unique(
     x: Operand,
     /,
     *,
+    axis: int | None = None,
     sorted: bool = True,
     graph: Graph | None = None,
     name: str | None = None,

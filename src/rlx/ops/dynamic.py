@@ -13,7 +13,7 @@ from rlx.dtypes import DType
 from rlx.errors import TypeRuleError
 from rlx.ir.dims import AnyDim, Dim
 from rlx.ir.opdef import EXACT, Array, Attr, ErrorSample, OpDef, Sample
-from rlx.ir.types import Shape, TensorType, normal_axis
+from rlx.ir.types import TensorType, normal_axis
 from rlx.ops._rules import REAL_AND_BOOL, Rng, data, require_dtype
 
 DYNAMIC = frozenset({"dynamic", "movement"})
