@@ -94,7 +94,7 @@ def by_mpmath(f: Callable[[mpmath.mpf], mpmath.mpf]) -> Function:
         if v == 0:
             return np.longdouble(1 if f is mpmath.erfc else v)
         r = f(mpmath.mpf(v))
-        return np.longdouble(mpmath.nstr(r, 25) if abs(r) > 1e-4000 else np.copysign(0.0, v))
+        return np.longdouble(mpmath.nstr(r, 25) if abs(r) > mpmath.mpf("1e-4900") else np.copysign(0.0, v))
 
     return lambda x: np.array([exact(v) for v in x.tolist()], np.longdouble)
 

@@ -7,28 +7,12 @@
  * ones) always, go through the double functions of libm and round once. The
  * measured errors stand in docs/reference/accuracy.md. */
 #include "mathf.h"
+#include "vew.h"
 #include "vmathw.h"
 
 #include <math.h>
 
-/* SETUP runs once; the expression in x is a whole vector. */
-#define VECTOR1(fn, SETUP, ...)                                                           \
-    static int fn(RLX_EW_ARGS) {                                                          \
-        const float *a = a_;                                                              \
-        float *d = dst;                                                                   \
-        SETUP;                                                                            \
-        int64_t i = 0;                                                                    \
-        for (; i + RLX_W32 <= n; i += RLX_W32) {                                          \
-            rlx_v32 x = *(const rlx_v32u *)(a + i);                                       \
-            *(rlx_v32u *)(d + i) = __VA_ARGS__;                                           \
-        }                                                                                 \
-        if (i < n) {                                                                      \
-            rlx_v32 x = rlx_load_part_f32(a + i, n - i);                                  \
-            rlx_store_part_f32(d + i, __VA_ARGS__, n - i);                                \
-        }                                                                                 \
-        return RLX_OK;                                                                    \
-    }
-#define VECTOR(op) VECTOR1(op##_f32, (void)0, rlx_v##op##_f32(x))
+#define VECTOR(op) RLX_VEW1_F32(op##_f32, (void)0, rlx_v##op##_f32(x))
 VECTOR(exp)
 VECTOR(expm1)
 VECTOR(log)
@@ -43,14 +27,14 @@ VECTOR(erfc)
 VECTOR(gelu)
 VECTOR(gelu_tanh)
 #define BELOW_ZERO(low, high) rlx_vselect(RLX_VLESS(x, rlx_vall(0)), low, high)
-VECTOR1(elu_f32, rlx_v32 alpha = rlx_vall((float)p[0]),
+RLX_VEW1_F32(elu_f32, rlx_v32 alpha = rlx_vall((float)p[0]),
         BELOW_ZERO(alpha *rlx_vexpm1_negative_f32(x), x))
-VECTOR1(selu_f32, rlx_v32 scale = rlx_vall((float)(p[0] * p[1])); float gamma = (float)p[1],
+RLX_VEW1_F32(selu_f32, rlx_v32 scale = rlx_vall((float)(p[0] * p[1])); float gamma = (float)p[1],
         BELOW_ZERO(scale *rlx_vexpm1_negative_f32(x), gamma *x))
-VECTOR1(celu_f32, rlx_v32 alpha = rlx_vall((float)p[0]),
+RLX_VEW1_F32(celu_f32, rlx_v32 alpha = rlx_vall((float)p[0]),
         BELOW_ZERO(alpha *rlx_vexpm1_negative_f32(x / alpha), x))
 
-VECTOR1(swish_f32,
+RLX_VEW1_F32(swish_f32,
         rlx_v32 slope = rlx_vall((float)p[0]); rlx_v32 low = rlx_vall((float)(p[0] - (float)p[0])),
         rlx_vswish_f32(x, slope, low))
 VECTOR(exp2)

@@ -6,7 +6,7 @@
  * functions at every level) is taken from libm where it rounds to within an
  * ulp, and otherwise runs in long double and rounds once: slow, but right. The
  * measured errors stand in docs/reference/accuracy.md. */
-#include "ew.h"
+#include "vew.h"
 #include "vmathd.h"
 
 #include <math.h>
@@ -34,24 +34,7 @@ RLX_EW2(pow_f64, double, double, y == 2 ? x * x : pow(x, y))
 RLX_EW2(atan2_f64, double, double, atan2(x, y))
 
 #if defined(__AVX2__) && defined(__FMA__)
-/* SETUP runs once; the expression in x is a whole vector. */
-#define VECTOR1(fn, SETUP, ...)                                                           \
-    static int fn(RLX_EW_ARGS) {                                                          \
-        const double *a = a_;                                                             \
-        double *d = dst;                                                                  \
-        SETUP;                                                                            \
-        int64_t i = 0;                                                                    \
-        for (; i + RLX_W64 <= n; i += RLX_W64) {                                          \
-            rlx_v64 x = *(const rlx_v64u *)(a + i);                                       \
-            *(rlx_v64u *)(d + i) = __VA_ARGS__;                                           \
-        }                                                                                 \
-        if (i < n) {                                                                      \
-            rlx_v64 x = rlx_load_part_f64(a + i, n - i);                                  \
-            rlx_store_part_f64(d + i, __VA_ARGS__, n - i);                                \
-        }                                                                                 \
-        return RLX_OK;                                                                    \
-    }
-#define VECTOR(op) VECTOR1(op##_f64, (void)0, rlx_w##op##_f64(x))
+#define VECTOR(op) RLX_VEW1_F64(op##_f64, (void)0, rlx_w##op##_f64(x))
 VECTOR(exp)
 VECTOR(log)
 VECTOR(tanh)
@@ -64,20 +47,20 @@ VECTOR(erf)
 VECTOR(erfc)
 VECTOR(gelu)
 VECTOR(gelu_tanh)
-VECTOR1(swish_f64, rlx_v64 slope = rlx_wall(p[0]), rlx_wswish_f64(x, slope))
+RLX_VEW1_F64(swish_f64, rlx_v64 slope = rlx_wall(p[0]), rlx_wswish_f64(x, slope))
 #define BELOW_ZERO(low, high) rlx_wselect(RLX_WLESS(x, rlx_wall(0)), low, high)
-VECTOR1(elu_f64, rlx_v64 alpha = rlx_wall(p[0]),
+RLX_VEW1_F64(elu_f64, rlx_v64 alpha = rlx_wall(p[0]),
         BELOW_ZERO(alpha *rlx_wexpm1_negative_f64(x), x))
-VECTOR1(selu_f64, rlx_v64 scale = rlx_wall(p[0] * p[1]); double gamma = p[1],
+RLX_VEW1_F64(selu_f64, rlx_v64 scale = rlx_wall(p[0] * p[1]); double gamma = p[1],
         BELOW_ZERO(scale *rlx_wexpm1_negative_f64(x), gamma *x))
-VECTOR1(celu_f64, rlx_v64 alpha = rlx_wall(p[0]),
+RLX_VEW1_F64(celu_f64, rlx_v64 alpha = rlx_wall(p[0]),
         BELOW_ZERO(alpha *rlx_wexpm1_negative_f64(x / alpha), x))
 
 /* Blocks with an argument beyond the limit of the fast reduction are kept,
  * computed, and those elements done again by libm. */
 enum { BLOCK = 256 };
 #define TRIGONOMETRIC(op)                                                                 \
-    VECTOR1(op##_small_f64, (void)0, rlx_w##op##_f64(x))                                  \
+    RLX_VEW1_F64(op##_small_f64, (void)0, rlx_w##op##_f64(x))                                  \
     static int op##_f64(RLX_EW_ARGS) {                                                    \
         const double *a = a_;                                                             \
         double *d = dst, keep[BLOCK];                                                     \

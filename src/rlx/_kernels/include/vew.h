@@ -1,0 +1,33 @@
+/* Loops of elementwise micro-kernels whose body is an expression of whole
+ * vectors (types of tile.h): full registers, then one masked register, so the
+ * tail is the same code and touches nothing outside.
+ *
+ * SETUP runs once (reads p); the expression is in x. */
+#ifndef RLX_VEW_H
+#define RLX_VEW_H
+
+#include "ew.h"
+#include "tile.h"
+
+#define RLX_VEW1(fn, T, V, W, f, SETUP, ...)                         \
+    static int fn(RLX_EW_ARGS) {                                     \
+        const T *a = a_;                                             \
+        T *d = dst;                                                  \
+        SETUP;                                                       \
+        int64_t i = 0;                                               \
+        for (; i + W <= n; i += W) {                                 \
+            V x = *(const V##u *)(a + i);                            \
+            *(V##u *)(d + i) = __VA_ARGS__;                          \
+        }                                                            \
+        if (i < n) {                                                 \
+            V x = rlx_load_part_##f(a + i, n - i);                   \
+            rlx_store_part_##f(d + i, __VA_ARGS__, n - i);           \
+        }                                                            \
+        return RLX_OK;                                               \
+    }
+#define RLX_VEW1_F32(fn, SETUP, ...) \
+    RLX_VEW1(fn, float, rlx_v32, RLX_W32, f32, SETUP, __VA_ARGS__)
+#define RLX_VEW1_F64(fn, SETUP, ...) \
+    RLX_VEW1(fn, double, rlx_v64, RLX_W64, f64, SETUP, __VA_ARGS__)
+
+#endif
