@@ -66,23 +66,45 @@ RLX_INLINE void rlx_copy_small(char *dst, const char *src, int64_t bytes) {
 #error "the compiler offers no way to keep a product from being fused"
 #endif
 
-/* bytes < RLX_VB; block holds RLX_VB bytes and is zeroed beyond `bytes`. */
-RLX_INLINE void rlx_load_tail(void *block, const void *src, int64_t bytes) {
+/* `count` items, fewer than RLX_VB bytes; block holds RLX_VB bytes and is zeroed
+ * beyond them. */
 #if defined(__AVX512BW__)
-    __mmask64 m = (__mmask64)((1ULL << bytes) - 1);
-    _mm512_store_si512(block, _mm512_maskz_loadu_epi8(m, src));
+#define RLX_TAIL_MASK(bytes) ((__mmask64)((1ULL << (bytes)) - 1))
+#elif defined(__AVX2__)
+RLX_INLINE __m256i rlx_tail_mask(int64_t words) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)words),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+#endif
+
+RLX_INLINE void rlx_load_tail(void *block, const void *src, int64_t count, int64_t item) {
+#if defined(__AVX512BW__)
+    _mm512_store_si512(block, _mm512_maskz_loadu_epi8(RLX_TAIL_MASK(count * item), src));
 #else
+#if defined(__AVX2__)
+    if (item % 4 == 0) {
+        __m256i mask = rlx_tail_mask(count * item / 4);
+        _mm256_store_si256(block, _mm256_maskload_epi32(src, mask));
+        return;
+    }
+#endif
     memset(block, 0, RLX_VB);
-    rlx_copy_small(block, src, bytes);
+    rlx_copy_small(block, src, count * item);
 #endif
 }
 
-RLX_INLINE void rlx_store_tail(void *dst, const void *block, int64_t bytes) {
+RLX_INLINE void rlx_store_tail(void *dst, const void *block, int64_t count, int64_t item) {
 #if defined(__AVX512BW__)
-    __mmask64 m = (__mmask64)((1ULL << bytes) - 1);
-    _mm512_mask_storeu_epi8(dst, m, _mm512_load_si512(block));
+    _mm512_mask_storeu_epi8(dst, RLX_TAIL_MASK(count * item), _mm512_load_si512(block));
 #else
-    rlx_copy_small(dst, block, bytes);
+#if defined(__AVX2__)
+    if (item % 4 == 0) {
+        __m256i mask = rlx_tail_mask(count * item / 4);
+        _mm256_maskstore_epi32(dst, mask, _mm256_load_si256(block));
+        return;
+    }
+#endif
+    rlx_copy_small(dst, block, count * item);
 #endif
 }
 
@@ -108,12 +130,12 @@ RLX_INLINE void rlx_store_tail(void *dst, const void *block, int64_t bytes) {
         if (m < n) {                                                                 \
             RLX_BLOCK(TA, ta);                                                       \
             RLX_BLOCK(TO, td);                                                       \
-            rlx_load_tail(ta, a + m, (n - m) * (int64_t)sizeof(TA));                 \
+            rlx_load_tail(ta, a + m, n - m, sizeof(TA));                             \
             RLX_IVDEP for (int64_t i = 0; i < W; i++) {                              \
                 TA x = ta[i];                                                        \
                 td[i] = (TO)(__VA_ARGS__);                                           \
             }                                                                        \
-            rlx_store_tail(d + m, td, (n - m) * (int64_t)sizeof(TO));                \
+            rlx_store_tail(d + m, td, n - m, sizeof(TO));                            \
         }                                                                            \
         return RLX_OK;                                                               \
     }
@@ -134,13 +156,13 @@ RLX_INLINE void rlx_store_tail(void *dst, const void *block, int64_t bytes) {
             RLX_BLOCK(TA, ta);                                                       \
             RLX_BLOCK(TA, tb);                                                       \
             RLX_BLOCK(TO, td);                                                       \
-            rlx_load_tail(ta, a + m, (n - m) * (int64_t)sizeof(TA));                 \
-            rlx_load_tail(tb, b + m, (n - m) * (int64_t)sizeof(TA));                 \
+            rlx_load_tail(ta, a + m, n - m, sizeof(TA));                             \
+            rlx_load_tail(tb, b + m, n - m, sizeof(TA));                             \
             RLX_IVDEP for (int64_t i = 0; i < W; i++) {                              \
                 TA x = ta[i], y = tb[i];                                             \
                 td[i] = (TO)(__VA_ARGS__);                                           \
             }                                                                        \
-            rlx_store_tail(d + m, td, (n - m) * (int64_t)sizeof(TO));                \
+            rlx_store_tail(d + m, td, n - m, sizeof(TO));                            \
         }                                                                            \
         return RLX_OK;                                                               \
     }
@@ -164,15 +186,15 @@ RLX_INLINE void rlx_store_tail(void *dst, const void *block, int64_t bytes) {
             RLX_BLOCK(T, tb);                                                        \
             RLX_BLOCK(T, tc);                                                        \
             RLX_BLOCK(T, td);                                                        \
-            rlx_load_tail(ta, a + m, (n - m) * (int64_t)sizeof(TA));                 \
-            rlx_load_tail(tb, b + m, (n - m) * (int64_t)sizeof(T));                  \
-            rlx_load_tail(tc, c + m, (n - m) * (int64_t)sizeof(T));                  \
+            rlx_load_tail(ta, a + m, n - m, sizeof(TA));                             \
+            rlx_load_tail(tb, b + m, n - m, sizeof(T));                              \
+            rlx_load_tail(tc, c + m, n - m, sizeof(T));                              \
             RLX_IVDEP for (int64_t i = 0; i < W; i++) {                              \
                 TA x = ta[i];                                                        \
                 T y = tb[i], z = tc[i];                                              \
                 td[i] = (T)(__VA_ARGS__);                                            \
             }                                                                        \
-            rlx_store_tail(d + m, td, (n - m) * (int64_t)sizeof(T));                 \
+            rlx_store_tail(d + m, td, n - m, sizeof(T));                             \
         }                                                                            \
         return RLX_OK;                                                               \
     }
