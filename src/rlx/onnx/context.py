@@ -248,6 +248,15 @@ class NodeContext:
         return results if len(results) != 1 else results[0]
 
 
+    def trimmed(self, value: Value, count: Value) -> Any:
+        """The first rows of a result of largest size; ends the segment to learn how many there are."""
+        kept, number = self.tracer.cut([self.tracer.item(value), self.tracer.item(count)])
+        rows = int(np.asarray(self.tracer.read(number)).reshape(-1)[0])
+        from rlx import ops
+
+        return ops.slice(self.tracer.value(kept), starts=(0,), stops=(rows,), axes=(0,))
+
+
 def dim(v: Value, axis: int) -> int:
     """Size of an axis; a number, while importing."""
     d = v.shape[axis]

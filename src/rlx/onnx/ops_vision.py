@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx import ops
+from rlx import dtypes, ops
 from rlx.errors import FormatError
 from rlx.onnx.context import NodeContext
 from rlx.onnx.ops_nn import window
@@ -13,46 +13,107 @@ from rlx.onnx.registry import onnx_op
 from rlx.onnx.tensors import Array
 
 
-def _corners(boxes: Array, centre: bool) -> Array:
-    """[y1, x1, y2, x2] with y1 <= y2 and x1 <= x2."""
-    if centre:
-        x, y, w, h = boxes.T
-        return np.stack([y - h / 2, x - w / 2, y + h / 2, x + w / 2], 1)
-    a, b = boxes[:, :2], boxes[:, 2:]
-    return np.concatenate([np.minimum(a, b), np.maximum(a, b)], 1)
-
-
-def _suppress(boxes: Array, scores: Array, most: int, overlap: float, least: float) -> list[int]:
-    order = np.argsort(-scores, kind="stable")
-    order = order[scores[order] > least] if np.isfinite(least) else order
-    area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    kept: list[int] = []
-    while len(order) and len(kept) < most:
-        best, rest = order[0], order[1:]
-        kept.append(int(best))
-        low, high = np.maximum(boxes[best, :2], boxes[rest, :2]), np.minimum(boxes[best, 2:], boxes[rest, 2:])
-        shared = np.prod(np.maximum(high - low, 0), axis=1)
-        union = area[best] + area[rest] - shared
-        ratio = np.where(union > 0, shared / np.where(union > 0, union, 1), 0)
-        order = rest[ratio <= overlap]
-    return kept
-
-
 @onnx_op("NonMaxSuppression")
 def _nms(n: NodeContext) -> Any:
-    centre = bool(n.int("center_point_box", 0))
+    boxes, scores = n.x(0), n.x(1)
+    limits = [n.opt(i) for i in (2, 3, 4)]
+    limits = [None if v is None else ops.reshape(v, shape=()) for v in limits]
+    rows, count = ops.TABLE["non_max_suppression_bounded"](boxes, scores, *limits, center_point_box=bool(n.int("center_point_box", 0)))
+    return n.trimmed(rows, count)
 
-    def run(boxes: Array, scores: Array, most: Any = None, overlap: Any = None, least: Any = None) -> Array:
-        count = 0 if most is None else int(np.asarray(most).reshape(-1)[0])
-        limit = 0.0 if overlap is None else float(np.asarray(overlap).reshape(-1)[0])
-        floor = -np.inf if least is None else float(np.asarray(least).reshape(-1)[0])
-        found = []
-        for b, c in itertools.product(range(scores.shape[0]), range(scores.shape[1])):
-            kept = _suppress(_corners(boxes[b], centre), scores[b, c], count, limit, floor)
-            found += [(b, c, i) for i in kept]
-        return np.asarray(found, np.int64).reshape(-1, 3)
 
-    return n.host(run, [n.item(i) for i in range(n.n_inputs)])
+# -- resampling -------------------------------------------------------------------------------
+
+
+@onnx_op("Resize", "Upsample")
+def _resize(n: NodeContext) -> Any:
+    mode = n.str("mode", "nearest").replace("bilinear", "linear")
+    attrs: dict[str, Any] = {"mode": mode}
+    rank = n.rank(0)
+    roi = sizes = None
+    if n.node.op == "Upsample" or n.opset < 11:
+        scales = n.floats("scales") if n.opset < 9 else _numbers(n, 1)
+        attrs.update(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+        axes = list(range(rank))
+    else:
+        given = [_numbers(n, i) for i in (1, 2, 3)]
+        roi, scales, sizes = (v if v else None for v in given)
+        attrs["coordinate_transformation_mode"] = n.str("coordinate_transformation_mode", "half_pixel")
+        attrs["nearest_mode"] = n.str("nearest_mode", "round_prefer_floor")
+        attrs["cubic_coeff_a"] = n.float("cubic_coeff_a", -0.75)
+        attrs["exclude_outside"] = bool(n.int("exclude_outside", 0))
+        attrs["extrapolation_value"] = n.float("extrapolation_value", 0.0)
+        attrs["antialias"] = bool(n.int("antialias", 0))
+        axes = [a + rank if a < 0 else a for a in n.ints("axes", None) or range(rank)]
+    have = n.shape(0)
+    if any(v is not None and len(v) != len(axes) * k for v, k in ((sizes, 1), (scales, 1), (roi, 2))):
+        raise FormatError(f"sizes, scales and roi must fit {len(axes)} axes, got {sizes}, {scales}, {roi}")
+    if sizes is not None:
+        wanted = [int(s) for s in sizes]
+        policy = n.str("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            ratios = [w / have[a] for w, a in zip(wanted, axes, strict=True)]
+            ratio = min(ratios) if policy == "not_larger" else max(ratios)
+            wanted = [int(np.floor(ratio * have[a] + 0.5)) for a in axes]
+            attrs["scales"] = _on_axes([1.0] * rank, axes, [ratio] * len(axes))
+        attrs["sizes"] = _on_axes(list(have), axes, wanted)
+    elif scales is not None:
+        attrs["scales"] = _on_axes([1.0] * rank, axes, scales)
+    if attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
+        ends = roi or [0.0] * len(axes) + [1.0] * len(axes)
+        attrs["roi"] = (_on_axes([0.0] * rank, axes, ends[: len(axes)])
+                        + _on_axes([1.0] * rank, axes, ends[len(axes) :]))
+    x = n.x(0)
+    if mode == "nearest" or x.dtype.is_float:
+        return ops.resize(x, **attrs)
+    return ops.cast(ops.resize(ops.cast(x, dtype=dtypes.f32), **attrs), dtype=x.dtype)
+
+
+def _numbers(n: NodeContext, i: int) -> list[Any] | None:
+    if not n.has(i) or n.item(i) is None:
+        return None
+    found: list[Any] = np.asarray(n.const(i)).reshape(-1).tolist()
+    return found
+
+
+def _on_axes(base: list[Any], axes: list[int], values: Any) -> list[Any]:
+    result = list(base)
+    for axis, value in zip(axes, values, strict=True):
+        result[axis] = value
+    return result
+
+
+@onnx_op("GridSample")
+def _grid_sample(n: NodeContext) -> Any:
+    x, grid = n.x(0), n.x(1)
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(n.str("mode", "linear"), n.str("mode", "linear"))
+    grid = grid if grid.dtype == x.dtype else ops.cast(grid, dtype=x.dtype)
+    return ops.grid_sample(x, grid, mode=mode, padding_mode=n.str("padding_mode", "zeros"),
+                           align_corners=bool(n.int("align_corners", 0)))
+
+
+@onnx_op("AffineGrid")
+def _affine_grid(n: NodeContext) -> Any:
+    size = n.const_ints(1)
+    return ops.affine_grid(n.x(0), size=size, align_corners=bool(n.int("align_corners", 0)))
+
+
+@onnx_op("RoiAlign")
+def _roi_align(n: NodeContext) -> Any:
+    half = n.opset >= 16 and n.str("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    return ops.roi_align(n.x(0), n.x(1), n.x(2), output_size=(n.int("output_height", 1), n.int("output_width", 1)),
+                         mode=n.str("mode", "avg"), sampling_ratio=n.int("sampling_ratio", 0),
+                         spatial_scale=n.float("spatial_scale", 1.0), half_pixel=half)
+
+
+@onnx_op("Col2Im")
+def _col2im(n: NodeContext) -> Any:
+    image, block = n.const_ints(1), n.const_ints(2)
+    return ops.col2im(n.x(0), image_shape=image, block_shape=block, strides=n.ints("strides", None),
+                      pads=n.ints("pads", None), dilations=n.ints("dilations", None))
+
+
+# -- deformable convolution -------------------------------------------------------------------
 
 
 def _bilinear(x: Array, y: Array, c: Array) -> Array:

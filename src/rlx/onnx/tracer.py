@@ -261,14 +261,15 @@ class Tracer:
         if found is None and item is not None:
             if _has_value(item):
                 self.cut()
-            found = self._read(scope_items[name])
+            found = self.read(scope_items[name])
         if isinstance(item, Value):
             scope_items[name] = found
         return found
 
-    def _read(self, item: Any) -> Any:
+    def read(self, item: Any) -> Any:
+        """The value of a slot or constant."""
         if isinstance(item, list):
-            return [self._read(i) for i in item]
+            return [self.read(i) for i in item]
         return self._guard([item.key])[0] if isinstance(item, Slot) else self.peek(item)
 
     def _guard(self, keys: Sequence[Key]) -> list[Any]:
