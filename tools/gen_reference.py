@@ -96,7 +96,9 @@ from rlx.dtypes import DType
 from rlx.ir.dims import DimLike
 from rlx.ir.graph import Graph, Value
 from rlx.ir.opdef import OpDef
+'''
 
+STUB_TABLE = '''
 Operand: TypeAlias = Value | npt.NDArray[Any] | np.generic | complex
 DTypeLike: TypeAlias = DType | npt.DTypeLike
 
@@ -109,17 +111,14 @@ def stub() -> str:
     """Text of `rlx/ops/__init__.pyi`."""
     import rlx.ops
 
-    lines = [STUB_HEAD]
-    helpers = [
-        (name, item) for name, item in sorted(vars(rlx.ops).items())
+    helpers = sorted(
+        (item.__module__, item.__name__, name) for name, item in vars(rlx.ops).items()
         if inspect.isfunction(item) and not name.startswith("_")
-    ]
-    for name, item in helpers:
-        module = item.__module__
-        lines.append(f"from {module} import {item.__name__} as {name}")
-    lines.append("")
+    )
+    lines = [STUB_HEAD + "".join(f"from {module} import {given} as {name}\n" for module, given, name in helpers)]
+    lines.append(STUB_TABLE)
     lines += [stub_of(op) for op in sorted(public_ops(), key=lambda op: op.name)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 
 
 def dtype_names(found: Iterable[dtypes.DType]) -> str:

@@ -28,7 +28,9 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
             with open(source, "rb") as file:
                 head = file.read(4)
         except OSError as error:
-            raise FormatError(f"load: the model must be a readable file, got {os.fspath(source)!r} ({error.strerror})") from None
+            raise FormatError(
+                f"load: the model must be a readable file, got {os.fspath(source)!r} ({error.strerror})"
+            ) from None
     elif isinstance(source, (bytes, bytearray, memoryview)):
         head = bytes(source[:4])
     else:

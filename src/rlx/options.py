@@ -93,7 +93,9 @@ class CompileOptions:
     isa: str | None = None
 
     def __post_init__(self) -> None:
-        if self.threads is not None and (isinstance(self.threads, bool) or not isinstance(self.threads, int) or self.threads < 1):
+        if self.threads is not None and (
+            isinstance(self.threads, bool) or not isinstance(self.threads, int) or self.threads < 1
+        ):
             raise ConfigError(f"CompileOptions.threads: must be a positive int, got {self.threads!r}")
         if self.busy not in ("raise", "wait"):
             raise ConfigError(f"CompileOptions.busy: must be 'raise' or 'wait', got {self.busy!r}")

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from rlx import dtypes
 from rlx.ir.text import large_constants, print_graph
-from rlx.options import CompileOptions
 from rlx.ops.parse import parse_graph
+from rlx.options import CompileOptions
 from rlx.reference import evaluate
 from rlx.runtime.executable import CompiledGraph
 from rlx.testing.graphs import build_graph
@@ -21,7 +21,10 @@ TOLERANCE = {"f64": 1e-9, "f32": 2e-4, "f16": 2e-2, "bf16": 1e-1}
 def test_random_graph_equals_its_definition(shape: list[int], steps: list[tuple[int, int, int, int]]) -> None:
     graph, feeds, exact = build_graph(shape, steps)
     want = evaluate(graph, feeds)
-    for options in (CompileOptions(threads=1, check=True, poison=True), CompileOptions(threads=2, optimize=False, check=True)):
+    for options in (
+        CompileOptions(threads=1, check=True, poison=True),
+        CompileOptions(threads=2, optimize=False, check=True),
+    ):
         exe = CompiledGraph(graph, options)
         got = dict(exe.run(feeds).items())
         again = dict(exe.run(feeds).items())

@@ -40,8 +40,15 @@ def test_every_row_round_trips(op) -> None:  # type: ignore[no-untyped-def]
 
 def test_special_constants_round_trip() -> None:
     g = Graph("c")
-    for i, (o, d) in enumerate([(np.array([np.nan, np.inf, -np.inf, -0.0, 1e-45, 0.1]), "f32"), (np.array([2**63, 1], np.uint64), "u64"),
-                                (np.array([1 + 2j, -0.5j]), "c64"), (np.array([True, False]), "bool"), (np.array(3.0), "bf16")]):
+    for i, (o, d) in enumerate(
+        [
+            (np.array([np.nan, np.inf, -np.inf, -0.0, 1e-45, 0.1]), "f32"),
+            (np.array([2**63, 1], np.uint64), "u64"),
+            (np.array([1 + 2j, -0.5j]), "c64"),
+            (np.array([True, False]), "bool"),
+            (np.array(3.0), "bf16"),
+        ]
+    ):
         g.output(f"o{i}", g.constant(o, dtype=d))
     again = round_trip(g)
     for a, b in zip(g.outputs.values(), again.outputs.values(), strict=True):

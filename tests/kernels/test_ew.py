@@ -361,7 +361,7 @@ def test_cast_rounds_once(half, wide, level):
         x = np.concatenate([mid, np.nextafter(mid, np.inf), np.nextafter(mid, -np.inf)])
         x = x.astype(DTYPES[wide])
     else:
-        base = np.array([(257 + 2 * k) << s for k in range(5) for s in range(0, 54)], "u8")
+        base = np.array([(257 + 2 * k) << s for k in range(5) for s in range(54)], "u8")
         x = np.concatenate([base, base + 1, base - 1]).astype(DTYPES[wide])
     got = call_ew(f"cast_{half}.{wide}", x, out_dtype=DTYPES[half], level=level)
     if half == "bf16":

@@ -28,7 +28,9 @@ def test_products(dtype, m, n, k, trans_b, level):
     attrs = {"M": m, "N": n, "K": k, "a_m": k, "a_k": 1, "b_k": 1 if trans_b else n, "b_n": k if trans_b else 1,
              "o_m": n, "batch": [2, m * k, 0, m * n]}
     for threads in (1, 2):
-        call_kernel(f"matmul_plain.{TYPES[dtype]}", [a, stored, out], attrs, extent=2 * m, grain=3, threads=threads, level=level)
+        call_kernel(
+            f"matmul_plain.{TYPES[dtype]}", [a, stored, out], attrs, extent=2 * m, grain=3, threads=threads, level=level
+        )
         if dtype[0] == "c":
             np.testing.assert_allclose(out, a @ b, rtol=1e-4 if dtype == "c64" else 1e-12, atol=1e-4)
         else:

@@ -14,8 +14,23 @@ from onnx import TensorProto, helper, numpy_helper
 import rlx
 from rlx.testing.onnx_models import info, model, proto
 
-TYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16,
-         np.uint32, np.uint64, np.bool_, np.complex64, np.complex128]
+TYPES = [
+    np.float32,
+    np.float64,
+    np.float16,
+    ml_dtypes.bfloat16,
+    np.int8,
+    np.int16,
+    np.int32,
+    np.int64,
+    np.uint8,
+    np.uint16,
+    np.uint32,
+    np.uint64,
+    np.bool_,
+    np.complex64,
+    np.complex128,
+]
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda t: np.dtype(t).name)
@@ -25,8 +40,10 @@ def test_initialisers_of_all_types(dtype: type, n: int, raw: bool) -> None:
     array = (np.arange(n) % 7).astype(dtype)
     tensor = numpy_helper.from_array(array, "c")
     if not raw:
-        values = array.view(np.uint16).tolist() if array.dtype.itemsize == 2 and array.dtype.kind in "fV" else array.tolist()
-        tensor = helper.make_tensor("c", tensor.data_type, [n], values if array.dtype.kind == "c" or True else values, raw=False) \
+        values = (
+            array.view(np.uint16).tolist() if array.dtype.itemsize == 2 and array.dtype.kind in "fV" else array.tolist()
+        )
+        tensor = helper.make_tensor("c", tensor.data_type, [n], values, raw=False) \
             if array.dtype.kind != "V" and dtype != np.float16 else tensor
     graph = helper.make_graph([helper.make_node("Identity", ["c"], ["y"])], "g", [], [info("y")], [tensor])
     got = rlx.load(helper.make_model(graph).SerializeToString()).run({})["y"]
@@ -34,7 +51,9 @@ def test_initialisers_of_all_types(dtype: type, n: int, raw: bool) -> None:
     np.testing.assert_array_equal(got, array)
 
 
-def external(tmp_path: pathlib.Path, location: str, offset: str | None = None, length: str | None = None, n: int = 4) -> pathlib.Path:
+def external(
+    tmp_path: pathlib.Path, location: str, offset: str | None = None, length: str | None = None, n: int = 4
+) -> pathlib.Path:
     tensor = TensorProto(name="c", data_type=TensorProto.FLOAT, dims=[n], data_location=TensorProto.EXTERNAL)
     for key, value in (("location", location), ("offset", offset), ("length", length)):
         if value is not None:
@@ -54,13 +73,31 @@ def test_external_data_below_the_folder(tmp_path: pathlib.Path, place: str) -> N
     np.testing.assert_array_equal(rlx.load(folder / "m.onnx").run({})["y"], [0, -1, -2, -3])
 
 
-@pytest.mark.parametrize(("location", "offset", "length"), [
-    ("../secret.bin", None, None), ("/etc/passwd", None, None), ("link.bin", None, None), ("links/secret.bin", None, None),
-    ("sub/../../secret.bin", None, None), ("", None, None), (".", None, None), ("missing.bin", None, None), ("w.bin\x00", None, None),
-    ("w.bin", "8", "16"), ("w.bin", "-4", "16"), ("w.bin", "0", "-16"), ("w.bin", "0", "999999999999"), ("w.bin", "0", "8"),
-    ("w.bin", "x", None), ("w.bin", "99999999999999999999", "16"), ("C:\\w.bin", None, None),
-])
-def test_external_data_attacks_are_refused(tmp_path: pathlib.Path, location: str, offset: str | None, length: str | None) -> None:
+@pytest.mark.parametrize(
+    ("location", "offset", "length"),
+    [
+        ("../secret.bin", None, None),
+        ("/etc/passwd", None, None),
+        ("link.bin", None, None),
+        ("links/secret.bin", None, None),
+        ("sub/../../secret.bin", None, None),
+        ("", None, None),
+        (".", None, None),
+        ("missing.bin", None, None),
+        ("w.bin\x00", None, None),
+        ("w.bin", "8", "16"),
+        ("w.bin", "-4", "16"),
+        ("w.bin", "0", "-16"),
+        ("w.bin", "0", "999999999999"),
+        ("w.bin", "0", "8"),
+        ("w.bin", "x", None),
+        ("w.bin", "99999999999999999999", "16"),
+        ("C:\\w.bin", None, None),
+    ],
+)
+def test_external_data_attacks_are_refused(
+    tmp_path: pathlib.Path, location: str, offset: str | None, length: str | None
+) -> None:
     folder = external(tmp_path, location, offset, length)
     (tmp_path / "secret.bin").write_bytes(bytes(64))
     (folder / "w.bin").write_bytes(bytes(16))
@@ -83,7 +120,9 @@ def test_external_data_needs_a_folder(tmp_path: pathlib.Path) -> None:
         rlx.load((folder / "m.onnx").read_bytes())
 
 
-@pytest.mark.parametrize(("dims", "size"), [([1 << 40], 16), ([-4], 16), ([5], 16), ([4], 15), ([1 << 62, 4], 16), ([3], 0)])
+@pytest.mark.parametrize(
+    ("dims", "size"), [([1 << 40], 16), ([-4], 16), ([5], 16), ([4], 15), ([1 << 62, 4], 16), ([3], 0)]
+)
 def test_shapes_that_do_not_fit_their_data(dims: list[int], size: int) -> None:
     tensor = TensorProto(name="c", data_type=TensorProto.FLOAT, dims=dims, raw_data=bytes(size))
     graph = helper.make_graph([helper.make_node("Neg", ["c"], ["y"])], "g", [], [info("y")], [tensor])
@@ -96,12 +135,19 @@ def test_shapes_that_do_not_fit_their_data(dims: list[int], size: int) -> None:
             rlx.load(helper.make_model(graph).SerializeToString())
 
 
-@pytest.mark.parametrize(("op", "constants"), [
-    ("ConstantOfShape", {"s": np.int64([1 << 40])}), ("ConstantOfShape", {"s": np.int64([-1])}),
-    ("Range", {"a": np.int64(0), "b": np.int64(1 << 60), "c": np.int64(1)}), ("Range", {"a": np.int64(0), "b": np.int64(1), "c": np.int64(0)}),
-    ("Expand", {"x": np.float32(1), "s": np.int64([1 << 30, 1 << 30])}), ("Tile", {"x": np.float32([1]), "s": np.int64([1 << 50])}),
-    ("Reshape", {"x": np.float32([1]), "s": np.int64([-1, -1])}), ("OneHot", {"i": np.int64([1]), "d": np.int64(1 << 50), "v": np.float32([0, 1])}),
-])
+@pytest.mark.parametrize(
+    ("op", "constants"),
+    [
+        ("ConstantOfShape", {"s": np.int64([1 << 40])}),
+        ("ConstantOfShape", {"s": np.int64([-1])}),
+        ("Range", {"a": np.int64(0), "b": np.int64(1 << 60), "c": np.int64(1)}),
+        ("Range", {"a": np.int64(0), "b": np.int64(1), "c": np.int64(0)}),
+        ("Expand", {"x": np.float32(1), "s": np.int64([1 << 30, 1 << 30])}),
+        ("Tile", {"x": np.float32([1]), "s": np.int64([1 << 50])}),
+        ("Reshape", {"x": np.float32([1]), "s": np.int64([-1, -1])}),
+        ("OneHot", {"i": np.int64([1]), "d": np.int64(1 << 50), "v": np.float32([0, 1])}),
+    ],
+)
 def test_hostile_sizes_raise(op: str, constants: dict) -> None:
     m = model([helper.make_node(op, list(constants), ["y"])], {}, ["y"], constants)
     with pytest.raises(rlx.RlxError):
@@ -114,14 +160,24 @@ def test_sparse_initialisers_become_dense() -> None:
     sparse = helper.make_sparse_tensor(values, places, [2, 3])
     graph = helper.make_graph([helper.make_node("Neg", ["c"], ["y"])], "g", [], [info("y")])
     graph.sparse_initializer.append(sparse)
-    np.testing.assert_array_equal(rlx.load(helper.make_model(graph).SerializeToString()).run({})["y"], [[0, -5, 0], [0, -7, 0]])
+    np.testing.assert_array_equal(
+        rlx.load(helper.make_model(graph).SerializeToString()).run({})["y"], [[0, -5, 0], [0, -7, 0]]
+    )
 
 
 def test_large_weights_inside_subgraphs_and_attributes_are_read_by_reference() -> None:
     w = np.arange(5000, dtype=np.float32)
-    inner = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["t"])], "then", [], [info("t")], [numpy_helper.from_array(w, "w")])
-    other = helper.make_graph([helper.make_node("Constant", [], ["e"], value=numpy_helper.from_array(w))], "else", [], [info("e")])
-    p = proto([helper.make_node("If", ["p"], ["y"], then_branch=inner, else_branch=other)], {"x": w, "p": np.asarray(True)}, ["y"])
+    inner = helper.make_graph(
+        [helper.make_node("Mul", ["x", "w"], ["t"])], "then", [], [info("t")], [numpy_helper.from_array(w, "w")]
+    )
+    other = helper.make_graph(
+        [helper.make_node("Constant", [], ["e"], value=numpy_helper.from_array(w))], "else", [], [info("e")]
+    )
+    p = proto(
+        [helper.make_node("If", ["p"], ["y"], then_branch=inner, else_branch=other)],
+        {"x": w, "p": np.asarray(True)},
+        ["y"],
+    )
     m = rlx.load(p.SerializeToString())
     np.testing.assert_array_equal(m.run({"x": w, "p": np.asarray(True)})["y"], w * w)
     np.testing.assert_array_equal(m.run({"x": w, "p": np.asarray(False)})["y"], w)
@@ -148,7 +204,9 @@ def test_weights_are_not_held_twice(tmp_path: pathlib.Path) -> None:
     for size, layers in ((2048, 6), (64, 2)):
         rng = np.random.default_rng(0)
         weights = {f"w{i}": (rng.standard_normal((size, size)) / 64).astype(np.float32) for i in range(layers)}
-        nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"h{i}", f"w{i}"], [f"h{i + 1}"]) for i in range(layers)]
+        nodes = [
+            helper.make_node("MatMul", ["x" if i == 0 else f"h{i}", f"w{i}"], [f"h{i + 1}"]) for i in range(layers)
+        ]
         path = tmp_path / f"m{size}.onnx"
         onnx.save(proto(nodes, {"x": np.zeros((1, size), np.float32)}, [f"h{layers}"], weights), path)
         paths.append(str(path))

@@ -20,7 +20,8 @@ kind, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 then = helper.make_graph([helper.make_node("Neg", ["h"], ["t"])], "then", [], [info("t")])
 orelse = helper.make_graph([helper.make_node("Relu", ["h"], ["e"])], "else", [], [info("e")])
-body = helper.make_graph([helper.make_node("Add", ["s", "s"], ["s2"]), helper.make_node("Identity", ["go"], ["g2"])], "body",
+double = [helper.make_node("Add", ["s", "s"], ["s2"]), helper.make_node("Identity", ["go"], ["g2"])]
+body = helper.make_graph(double, "body",
     [info("i", np.int64(0)), info("go", np.asarray(True)), info("s", x)], [info("g2"), info("s2")])
 nodes = [
     helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1]), helper.make_node("Shape", ["c"], ["n"]),
@@ -31,8 +32,9 @@ nodes = [
     helper.make_node("Expand", ["q", "big"], ["v"]), helper.make_node("NonZero", ["v"], ["z"]),
     helper.make_node("Concat", ["v", "v"], ["y"], axis=0),
 ]
-constants = {"w": np.ones((3, 3, 3), np.float32), "shape": np.int64([2, -1]), "m": np.ones((12, 5), np.float32), "p": np.asarray(True),
-    "trips": np.int64(3), "a": np.int64([0]), "b": np.int64([9]), "pads": np.int64([0, 1, 0, 1]), "big": np.int64([2, 7])}
+constants = {"w": np.ones((3, 3, 3), np.float32), "shape": np.int64([2, -1]), "m": np.ones((12, 5), np.float32),
+    "p": np.asarray(True), "trips": np.int64(3), "a": np.int64([0]), "b": np.int64([9]),
+    "pads": np.int64([0, 1, 0, 1]), "big": np.int64([2, 7])}
 base = proto(nodes, {"x": x}, ["y", "z"], constants).SerializeToString()
 rlx.load(base, threads=1).run({"x": x})
 

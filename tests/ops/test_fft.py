@@ -21,10 +21,16 @@ def test_dft_of_onnx():
     rng = np.random.default_rng(0)
     real, both = rng.standard_normal((2, 12, 5, 1)), rng.standard_normal((2, 12, 5, 2))
     z = both[..., 0] + 1j * both[..., 1]
-    np.testing.assert_allclose(run(lambda x: ops.dft(x, axis=1), real), pairs(np.fft.fft(real[..., 0], axis=1)), atol=1e-12)
+    np.testing.assert_allclose(
+        run(lambda x: ops.dft(x, axis=1), real), pairs(np.fft.fft(real[..., 0], axis=1)), atol=1e-12
+    )
     np.testing.assert_allclose(run(lambda x: ops.dft(x, n=16), both), pairs(np.fft.fft(z, 16, axis=2)), atol=1e-12)
-    np.testing.assert_allclose(run(lambda x: ops.dft(x, axis=1, inverse=True), both), pairs(np.fft.ifft(z, axis=1)), atol=1e-12)
-    np.testing.assert_allclose(run(lambda x: ops.dft(x, axis=1, onesided=True), real), pairs(np.fft.rfft(real[..., 0], axis=1)), atol=1e-12)
+    np.testing.assert_allclose(
+        run(lambda x: ops.dft(x, axis=1, inverse=True), both), pairs(np.fft.ifft(z, axis=1)), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        run(lambda x: ops.dft(x, axis=1, onesided=True), real), pairs(np.fft.rfft(real[..., 0], axis=1)), atol=1e-12
+    )
     half = pairs(np.fft.rfft(real[..., 0], axis=1))
     np.testing.assert_allclose(run(lambda x: ops.dft(x, axis=1, inverse=True, onesided=True), half), real, atol=1e-12)
 

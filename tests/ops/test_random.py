@@ -56,8 +56,15 @@ def test_bernoulli_and_dropout():
 
 def test_sampling_rules():
     logits = np.tile(np.array([[1.0, 3.0, 3.0, -np.inf, 2.0]], np.float32), (4000, 1))
-    greedy, two, half, any_ = run(lambda g, x: (
-        ops.sample(x, temperature=0.0), ops.sample(x, top_k=2), ops.sample(x, top_p=0.3), ops.multinomial(x, samples=3)), {"x": logits})
+    greedy, two, half, any_ = run(
+        lambda g, x: (
+            ops.sample(x, temperature=0.0),
+            ops.sample(x, top_k=2),
+            ops.sample(x, top_p=0.3),
+            ops.multinomial(x, samples=3),
+        ),
+        {"x": logits},
+    )
     assert set(greedy.tolist()) == {1} and set(two.tolist()) == {1, 2} and set(half.tolist()) == {1}
     assert any_.shape == (4000, 3) and set(any_.reshape(-1).tolist()) == {0, 1, 2, 4}
 

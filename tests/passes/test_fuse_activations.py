@@ -10,13 +10,16 @@ ROOT = float(np.sqrt(2.0))
 C = float(np.sqrt(2 / np.pi))
 
 LONG = {
-    "silu": lambda x: x * ops.sigmoid(x), "swish": lambda x: ops.sigmoid(1.7 * x) * x,
+    "silu": lambda x: x * ops.sigmoid(x),
+    "swish": lambda x: ops.sigmoid(1.7 * x) * x,
     "hard_swish": lambda x: x * ops.hard_sigmoid(x, alpha=1 / 6, beta=0.5),
     "hard_swish.": lambda x: x * (ops.clip(x + 3.0, lo=0.0, hi=6.0) / 6.0),
     "hard_swish..": lambda x: x * ops.clip(3.0 + x, lo=0.0, hi=6.0) * (1 / 6),
-    "mish": lambda x: x * ops.tanh(ops.softplus(x)), "leaky_relu": lambda x: ops.max(x, 0.125 * x),
-    "gelu": lambda x: x * 0.5 * (1.0 + ops.erf(x / ROOT)), "gelu.": lambda x: 0.5 * (x * (ops.erf(x * (1 / ROOT)) + 1.0)),
-    "gelu_tanh": lambda x: 0.5 * x * (1.0 + ops.tanh(C * (x + 0.044715 * x ** 3.0))),
+    "mish": lambda x: x * ops.tanh(ops.softplus(x)),
+    "leaky_relu": lambda x: ops.max(x, 0.125 * x),
+    "gelu": lambda x: x * 0.5 * (1.0 + ops.erf(x / ROOT)),
+    "gelu.": lambda x: 0.5 * (x * (ops.erf(x * (1 / ROOT)) + 1.0)),
+    "gelu_tanh": lambda x: 0.5 * x * (1.0 + ops.tanh(C * (x + 0.044715 * x**3.0))),
     "gelu_tanh.": lambda x: x * (0.5 * (1.0 + ops.tanh((x + x * x * x * 0.044715) * C))),
 }
 OTHER = [

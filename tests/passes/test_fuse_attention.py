@@ -52,7 +52,9 @@ def test_packed_projection_scale_on_query():
     def layer(x):
         y = ops.matmul(x, x.graph.constant(array(12, 36) / 4))
         y = ops.transpose(ops.reshape(y, shape=(2, 7, 3, 3, 4)), perm=(2, 0, 3, 1, 4))
-        q, k, v = (ops.reshape(ops.slice(y, starts=(i,), stops=(i + 1,), axes=(0,)), shape=(2, 3, 7, 4)) for i in range(3))
+        q, k, v = (
+            ops.reshape(ops.slice(y, starts=(i,), stops=(i + 1,), axes=(0,)), shape=(2, 3, 7, 4)) for i in range(3)
+        )
         s = ops.matmul(q * 0.5, ops.transpose(k, perm=(0, 1, 3, 2)))
         return merge(ops.matmul(ops.softmax(s, axis=3), v))
 
@@ -72,13 +74,22 @@ def test_rank_three_and_boolean_choice():
 
 def test_guard_against_empty_rows():
     def layer(q, k, v, keep):
-        s = ops.matmul(q, ops.transpose(k, perm=(0, 1, 3, 2))) * 0.5 + ops.where(keep, np.float32(0), np.float32(-np.inf))
+        s = ops.matmul(q, ops.transpose(k, perm=(0, 1, 3, 2))) * 0.5 + ops.where(
+            keep, np.float32(0), np.float32(-np.inf)
+        )
         p = ops.softmax(s, axis=-1)
         return merge(ops.matmul(ops.where(ops.isnan(p), np.float32(0), p), v))
 
     keep = np.random.default_rng(0).random((1, 1, 5, 7)) < 0.6
     keep[0, 0, 0] = False
-    check(layer, {"region.ew": 1, "attention.f32": 1}, q=array(1, 2, 5, 8), k=array(1, 2, 7, 8), v=array(1, 2, 7, 4), keep=keep)
+    check(
+        layer,
+        {"region.ew": 1, "attention.f32": 1},
+        q=array(1, 2, 5, 8),
+        k=array(1, 2, 7, 8),
+        v=array(1, 2, 7, 4),
+        keep=keep,
+    )
 
 
 @pytest.mark.parametrize("twist", ["two readers", "axis", "scaled after the mask", "scores are an output"])
@@ -88,7 +99,13 @@ def test_look_alikes_stay(twist):
         s = (s + mask) * 0.5 if twist == "scaled after the mask" else s * 0.5 + mask
         p = ops.softmax(s, axis=2 if twist == "axis" else 3)
         y = ops.matmul(p, v)
-        return y + ops.reduce_sum(p) if twist == "two readers" else y + ops.reduce_max(s) if twist == "scores are an output" else y
+        return (
+            y + ops.reduce_sum(p)
+            if twist == "two readers"
+            else y + ops.reduce_max(s)
+            if twist == "scores are an output"
+            else y
+        )
 
     feeds = {"q": array(1, 2, 5, 8), "k": array(1, 2, 5, 8), "v": array(1, 2, 5, 8), "mask": array(5, 5)}
     got, calls = run(layer, feeds)

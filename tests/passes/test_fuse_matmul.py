@@ -81,7 +81,9 @@ def test_transposed_operands_and_result_become_strides():
 
 def test_transpose_that_no_kernel_walks_is_copied():
     def build(g):
-        return ops.transpose(g.input("a", (4, 5, 2)), perm=(0, 1, 2)) @ ops.transpose(g.input("b", (3, 2, 4)), perm=(2, 1, 0))
+        return ops.transpose(g.input("a", (4, 5, 2)), perm=(0, 1, 2)) @ ops.transpose(
+            g.input("b", (3, 2, 4)), perm=(2, 1, 0)
+        )
 
     same(build, {"a": array(4, 5, 2), "b": array(3, 2, 4)}, ["matmul.f32@unpacked", "strided.b4"], atol=1e-5)
 

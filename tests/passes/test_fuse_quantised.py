@@ -43,8 +43,12 @@ def test_convolution(act):
     ws = RNG.uniform(0.001, 0.01, 6).astype(np.float32)
 
     def net(c, x):
-        y = ops.conv(ops.dequantize_linear(x, c(S), c(Z)), ops.dequantize_linear(c(w), c(ws), c(np.zeros(6, np.int8)), axis=0),
-                     ops.dequantize_linear(c(b), c(S * ws), c(np.zeros(6, np.int32)), axis=0), pads=(1,) * 4)
+        y = ops.conv(
+            ops.dequantize_linear(x, c(S), c(Z)),
+            ops.dequantize_linear(c(w), c(ws), c(np.zeros(6, np.int8)), axis=0),
+            ops.dequantize_linear(c(b), c(S * ws), c(np.zeros(6, np.int32)), axis=0),
+            pads=(1,) * 4,
+        )
         return ops.quantize_linear(act(y), c(np.float32(0.3)), c(Z))
 
     check(net, {"strided.b1": 2, "conv.int8@nhwc": 1}, x=codes(np.uint8, 2, 5, 7, 8))
@@ -54,7 +58,11 @@ def test_depthwise_convolution_runs_in_floats():
     w = codes(np.int8, 6, 1, 3, 3)
 
     def net(c, x):
-        y = ops.conv(ops.dequantize_linear(x, c(S), c(Z)), ops.dequantize_linear(c(w), c(np.float32(0.01)), c(np.int8(3))), groups=6)
+        y = ops.conv(
+            ops.dequantize_linear(x, c(S), c(Z)),
+            ops.dequantize_linear(c(w), c(np.float32(0.01)), c(np.int8(3))),
+            groups=6,
+        )
         return ops.quantize_linear(ops.relu(y), c(np.float32(0.1)), c(np.uint8(7)))
 
     got = run(net, {"x": codes(np.uint8, 1, 6, 9, 8)})
@@ -67,7 +75,9 @@ def test_matmul_with_bias_to_codes_and_to_floats():
     ws = RNG.uniform(0.001, 0.01, 9).astype(np.float32)
 
     def net(c, x, r, quantize):
-        y = ops.matmul(ops.dequantize_linear(x, c(S), c(Z)), ops.dequantize_linear(c(w), c(ws), c(np.zeros(9, np.int8)), axis=1))
+        y = ops.matmul(
+            ops.dequantize_linear(x, c(S), c(Z)), ops.dequantize_linear(c(w), c(ws), c(np.zeros(9, np.int8)), axis=1)
+        )
         y = y + ops.dequantize_linear(c(b), c(S * ws), axis=0)
         return ops.quantize_linear(y, c(np.float32(0.2)), c(np.int8(3))) if quantize else ops.tanh(y) + r
 
@@ -80,7 +90,11 @@ def test_gemm():
     w = codes(np.uint8, 9, 17)
 
     def net(c, x):
-        y = ops.gemm(ops.dequantize_linear(x, c(S), c(Z)), ops.dequantize_linear(c(w), c(np.float32(0.01)), c(np.uint8(99))), trans_b=True)
+        y = ops.gemm(
+            ops.dequantize_linear(x, c(S), c(Z)),
+            ops.dequantize_linear(c(w), c(np.float32(0.01)), c(np.uint8(99))),
+            trans_b=True,
+        )
         return ops.quantize_linear(y, c(np.float32(0.2)), c(np.int8(3)))
 
     check(net, {"matmul.int8": 1}, x=codes(np.uint8, 5, 17))

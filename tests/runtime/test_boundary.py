@@ -163,10 +163,17 @@ def test_lists_and_numbers_are_taken_arrays_of_another_type_are_not(exe: rlx.Com
         exe.run({"x": [[1, 2, 3], [4, 5]]})
 
 
-@pytest.mark.parametrize("view", [
-    lambda: np.ascontiguousarray(X.T).T, lambda: np.repeat(X, 2, 1)[:, ::2], lambda: X[::-1][::-1], lambda: np.asfortranarray(X),
-    lambda: X.astype(">f4"), lambda: np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(2, 3),
-])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda: np.ascontiguousarray(X.T).T,
+        lambda: np.repeat(X, 2, 1)[:, ::2],
+        lambda: X[::-1][::-1],
+        lambda: np.asfortranarray(X),
+        lambda: X.astype(">f4"),
+        lambda: np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(2, 3),
+    ],
+)
 def test_p4_strided_swapped_and_unaligned_arrays(exe: rlx.CompiledGraph, view) -> None:  # type: ignore[no-untyped-def]
     np.testing.assert_array_equal(exe.run({"x": view()})["y"], X)
 

@@ -14,5 +14,11 @@ def lower_small_matrices(ctx: Context, node: Node) -> None:
     shape = shape_of(x)
     n, batch = shape[-1], math.prod(shape[:-2])
     work = per_thread(n * n * 8 * (1 if node.op.name == "det" else 2))
-    ctx.call(f"{node.op.name}.{x.dtype}", [ctx.read(x), ctx.write(out), ctx.work(work)], {"n": n, "ws": work}, extent=batch,
-             grain=max(1, 500 // (n * n + 1)), cost=batch * (n**3 * 0.5 + 40))
+    ctx.call(
+        f"{node.op.name}.{x.dtype}",
+        [ctx.read(x), ctx.write(out), ctx.work(work)],
+        {"n": n, "ws": work},
+        extent=batch,
+        grain=max(1, 500 // (n * n + 1)),
+        cost=batch * (n**3 * 0.5 + 40),
+    )

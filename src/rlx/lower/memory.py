@@ -86,7 +86,7 @@ def plan(program: Program) -> None:
     top = 0
     for block in todo:
         need = -(-max(block.nbytes, 1) // ALIGN) * ALIGN
-        near = sorted((o, e) for o, e, f, l in placed if f <= block.last and block.first <= l)
+        near = sorted((o, e) for o, e, first, last in placed if first <= block.last and block.first <= last)
         best, best_gap, at = -1, None, 0
         for offset, end in near:
             gap = offset - at

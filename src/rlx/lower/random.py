@@ -52,5 +52,11 @@ def lower_draw(ctx: Context, node: Node) -> None:
         attrs |= {"classes": width, "samples": at["samples"]}
     else:
         attrs |= {"vocab": width, "top_k": at["top_k"], "temperature": at["temperature"], "top_p": at["top_p"]}
-    ctx.call(f"{node.op.name}.{logits.dtype}", [ctx.read(logits), ctx.write(out), ctx.work(work)], attrs, extent=rows, grain=1,
-             cost=rows * width * 4 + 100)
+    ctx.call(
+        f"{node.op.name}.{logits.dtype}",
+        [ctx.read(logits), ctx.write(out), ctx.work(work)],
+        attrs,
+        extent=rows,
+        grain=1,
+        cost=rows * width * 4 + 100,
+    )

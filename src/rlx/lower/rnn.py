@@ -64,15 +64,39 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
     rows = dirs * seq * batch
     work = rows * gates * pad
     ctx.call(
-        f"rnn_project.{dtype}", [ctx.read(x), ctx.read(w_place), None if bias is None else ctx.read(bias), ctx.write(z)],
-        {"dirs": dirs, "seq": seq, "batch": batch, "inputs": depth, "hidden": hidden, "gates": gates,
-         "x_t": depth if at["layout"] else batch * depth, "x_b": seq * depth if at["layout"] else depth},
-        extent=rows, grain=12, cost=work * (depth + 1) * 0.04 + 50)
+        f"rnn_project.{dtype}",
+        [ctx.read(x), ctx.read(w_place), None if bias is None else ctx.read(bias), ctx.write(z)],
+        {
+            "dirs": dirs,
+            "seq": seq,
+            "batch": batch,
+            "inputs": depth,
+            "hidden": hidden,
+            "gates": gates,
+            "x_t": depth if at["layout"] else batch * depth,
+            "x_b": seq * depth if at["layout"] else depth,
+        },
+        extent=rows,
+        grain=12,
+        cost=work * (depth + 1) * 0.04 + 50,
+    )
     y = shape_of(node.outputs[0])
     if at["layout"]:
-        strides = {"y_t": dirs * hidden, "y_d": hidden, "y_b": y[1] * dirs * hidden, "h_d": hidden, "h_b": dirs * hidden}
+        strides = {
+            "y_t": dirs * hidden,
+            "y_d": hidden,
+            "y_b": y[1] * dirs * hidden,
+            "h_d": hidden,
+            "h_b": dirs * hidden,
+        }
     else:
-        strides = {"y_t": dirs * batch * hidden, "y_d": batch * hidden, "y_b": hidden, "h_d": batch * hidden, "h_b": hidden}
+        strides = {
+            "y_t": dirs * batch * hidden,
+            "y_d": batch * hidden,
+            "y_b": hidden,
+            "h_d": batch * hidden,
+            "h_b": hidden,
+        }
     acts = chosen_activations(kind, dirs, at["activations"], at["activation_alpha"], at["activation_beta"])
     scratch = ctx.write(ctx.temp(dirs * batch * _BUFFERS[kind] * pad * dtype.itemsize, f"{node.name}/state"))
     results = [ctx.write(v) if ctx.uses.get(v) else None for v in node.outputs]
@@ -85,11 +109,26 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
         if kind == "gru":
             own.insert(0, None if bias_h is None else ctx.read(bias_h))
     ctx.call(
-        f"{kind}.{dtype}", [ctx.read(z), ctx.read(r_place), *own, *results, scratch],
-        {"dirs": dirs, "seq": seq, "batch": batch, "hidden": hidden,
-         "reverse": ("forward", "reverse", "bidirectional").index(at["direction"]), "block": _ROWS,
-         "flag": int(linear or (kind == "lstm" and at["input_forget"])), **strides,
-         "s_d": strides["h_d"], "s_b": strides["h_b"], "clip": at["clip"], "acts": [_CODES[name] for name, _, _ in acts],
-         "alpha": [alpha for _, alpha, _ in acts], "beta": [beta for _, _, beta in acts]},
-        extent=dirs * -(-batch // _ROWS), grain=1, cost=work * (hidden + 20) * 0.05 + 50)
+        f"{kind}.{dtype}",
+        [ctx.read(z), ctx.read(r_place), *own, *results, scratch],
+        {
+            "dirs": dirs,
+            "seq": seq,
+            "batch": batch,
+            "hidden": hidden,
+            "reverse": ("forward", "reverse", "bidirectional").index(at["direction"]),
+            "block": _ROWS,
+            "flag": int(linear or (kind == "lstm" and at["input_forget"])),
+            **strides,
+            "s_d": strides["h_d"],
+            "s_b": strides["h_b"],
+            "clip": at["clip"],
+            "acts": [_CODES[name] for name, _, _ in acts],
+            "alpha": [alpha for _, alpha, _ in acts],
+            "beta": [beta for _, _, beta in acts],
+        },
+        extent=dirs * -(-batch // _ROWS),
+        grain=1,
+        cost=work * (hidden + 20) * 0.05 + 50,
+    )
 

@@ -36,7 +36,12 @@ def _check(node: Node, arrays: list[Array | None], width: int) -> None:
                                            or not ((payload >= 0) & (payload < len(members)))[member].all()),
     }
     if not at["single"]:
-        problems["leaf_offsets"] = not len(offsets) or bool((np.diff(offsets) < 0).any()) or offsets[0] < 0 or offsets[-1] > min(len(targets), len(weights))
+        problems["leaf_offsets"] = (
+            not len(offsets)
+            or bool((np.diff(offsets) < 0).any())
+            or offsets[0] < 0
+            or offsets[-1] > min(len(targets), len(weights))
+        )
         problems["leaf_targets"] = not ((targets >= 0) & (targets < at["targets"])).all()
     elif at["targets"] != 1 or at["aggregate"] in ("min", "max"):
         problems["single"] = True
@@ -61,8 +66,28 @@ def lower_tree_ensemble(ctx: Context, node: Node) -> None:
     work = per_thread(max(8, chunk * at["targets"] * 8 * (2 if extremum else 1)))
     ctx.call(
         f"tree_ensemble.{x.dtype}",
-        [ctx.read(x), *(ctx.maybe(v) for v in constants), ctx.write(scores), ctx.write(label) if ctx.uses.get(label) else None, ctx.work(work)],
-        {"rows": rows, "features": width, "trees": at["trees"], "targets": at["targets"], "x_s": width, "general": int(at["general"]),
-         "single": int(at["single"]), "aggregate": AGGREGATE.index(at["aggregate"]), "post": POST.index(at["post"]),
-         "binary": at["binary"], "chunk": chunk, "ws": work},
-        extent=rows, grain=8, cost=rows * at["trees"] * 20 + 200)
+        [
+            ctx.read(x),
+            *(ctx.maybe(v) for v in constants),
+            ctx.write(scores),
+            ctx.write(label) if ctx.uses.get(label) else None,
+            ctx.work(work),
+        ],
+        {
+            "rows": rows,
+            "features": width,
+            "trees": at["trees"],
+            "targets": at["targets"],
+            "x_s": width,
+            "general": int(at["general"]),
+            "single": int(at["single"]),
+            "aggregate": AGGREGATE.index(at["aggregate"]),
+            "post": POST.index(at["post"]),
+            "binary": at["binary"],
+            "chunk": chunk,
+            "ws": work,
+        },
+        extent=rows,
+        grain=8,
+        cost=rows * at["trees"] * 20 + 200,
+    )

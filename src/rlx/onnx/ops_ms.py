@@ -31,7 +31,9 @@ def _fused_matmul(n: NodeContext) -> Any:
             perm[-1], perm[-2] = perm[-2], perm[-1]
         return ops.transpose(v, perm=perm) if perm != list(range(v.rank)) else v
 
-    y = ops.matmul(turned(a, n.int("transA", 0), n.int("transBatchA", 0)), turned(b, n.int("transB", 0), n.int("transBatchB", 0)))
+    y = ops.matmul(
+        turned(a, n.int("transA", 0), n.int("transBatchA", 0)), turned(b, n.int("transB", 0), n.int("transBatchB", 0))
+    )
     alpha = n.float("alpha", 1.0)
     return y if alpha == 1.0 else ops.mul(y, n.like(alpha, y))
 

@@ -9,23 +9,22 @@ from rlx.dtypes import DType
 from rlx.ir.dims import DimLike
 from rlx.ir.graph import Graph, Value
 from rlx.ir.opdef import OpDef
+from rlx.ops.einsum import einsum as einsum
+from rlx.ops.fft import dft as dft
+from rlx.ops.fft import fftn as fftn
+from rlx.ops.fft import window as window
+from rlx.ops.movement import arange as arange
+from rlx.ops.movement import split as split
+from rlx.ops.movement import stack as stack
+from rlx.ops.movement import unstack as unstack
+from rlx.ops.view import squeeze as squeeze
+from rlx.ops.view import unsqueeze as unsqueeze
 
 Operand: TypeAlias = Value | npt.NDArray[Any] | np.generic | complex
 DTypeLike: TypeAlias = DType | npt.DTypeLike
 
 TABLE: dict[str, OpDef]
 FAMILY: dict[str, str]
-
-from rlx.ops.movement import arange as arange
-from rlx.ops.fft import dft as dft
-from rlx.ops.einsum import einsum as einsum
-from rlx.ops.fft import fftn as fftn
-from rlx.ops.movement import split as split
-from rlx.ops.view import squeeze as squeeze
-from rlx.ops.movement import stack as stack
-from rlx.ops.view import unsqueeze as unsqueeze
-from rlx.ops.movement import unstack as unstack
-from rlx.ops.fft import window as window
 
 def abs(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
 def acos(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...

@@ -124,9 +124,23 @@ def _attention_in_ops(q: Any, k: Any, v: Any, mask: Any = None, lens: Any = None
     if mask is not None and mask.dtype == bool_ and mask.rank == 2:
         mask = ops.reshape(mask, shape=(mask.shape[0], 1, 1, mask.shape[1]))
     y = fused_attention(
-        q, k, v, mask, lens, sizes=(b, heads, kv, sq, sk, d, dv), q_view=view(q, heads, sq, d), k_view=view(k, kv, sk, d),
-        v_view=view(v, kv, sk, dv), tokens=q.rank == 3, scale=1 / math.sqrt(d) if scale is None else scale, softcap=softcap,
-        causal=causal, past=sk - sq if past is None else past, window=window, empty=0.0)
+        q,
+        k,
+        v,
+        mask,
+        lens,
+        sizes=(b, heads, kv, sq, sk, d, dv),
+        q_view=view(q, heads, sq, d),
+        k_view=view(k, kv, sk, d),
+        v_view=view(v, kv, sk, dv),
+        tokens=q.rank == 3,
+        scale=1 / math.sqrt(d) if scale is None else scale,
+        softcap=softcap,
+        causal=causal,
+        past=sk - sq if past is None else past,
+        window=window,
+        empty=0.0,
+    )
     return y if q.rank == 4 else ops.reshape(y, shape=(b, sq, heads * dv))
 
 
@@ -145,40 +159,76 @@ def _attention_samples(dtype: DType, rng: Rng) -> list[Sample]:
     low = np.where(rng.random((2, 1, 1, 9)) < 0.5, -np.inf, 0.0).astype(dtype.numpy)
     one = qkv(1, 2, 2, 1, 33, 8, 20)
     return [
-        Sample((q, k, v)), Sample((q, k, v, hidden), {"scale": 0.3}), Sample((q, k, v, bias), {"softcap": 2.0}),
-        Sample((q, k, v, low), {"causal": True}), Sample((q, k, v), {"causal": True, "past": -2, "window": 3}),
+        Sample((q, k, v)),
+        Sample((q, k, v, hidden), {"scale": 0.3}),
+        Sample((q, k, v, bias), {"softcap": 2.0}),
+        Sample((q, k, v, low), {"causal": True}),
+        Sample((q, k, v), {"causal": True, "past": -2, "window": 3}),
         Sample((flat(q), flat(k), flat(v), rng.random((2, 9)) < 0.5), {"num_heads": 4, "num_kv_heads": 2}),
         Sample((q, k, v, None, np.array([0, 5])), {"window": 2, "causal": True}),
         Sample((flat(q), flat(q), flat(q), rng.random(7) < 0.7), {"num_heads": 4}),
-        Sample(one, {"causal": True}), Sample((*one, rng.random((1, 1, 33)) < 0.5)), Sample(qkv(2, 1, 1, 40, 70, 33, 5), {}),
-        Sample(qkv(0, 2, 2, 3, 3, 4, 4)), Sample(qkv(1, 2, 2, 3, 0, 4, 4)), Sample(qkv(1, 2, 2, 0, 3, 4, 4)),
+        Sample(one, {"causal": True}),
+        Sample((*one, rng.random((1, 1, 33)) < 0.5)),
+        Sample(qkv(2, 1, 1, 40, 70, 33, 5), {}),
+        Sample(qkv(0, 2, 2, 3, 3, 4, 4)),
+        Sample(qkv(1, 2, 2, 3, 0, 4, 4)),
+        Sample(qkv(1, 2, 2, 0, 3, 4, 4)),
     ]
 
 
 def _attention_errors() -> list[ErrorSample]:
     q, k = np.zeros((1, 4, 3, 8), np.float32), np.zeros((1, 2, 5, 8), np.float32)
     return [
-        ErrorSample((q, k, k[:, :, :4]), {}, "must agree"), ErrorSample((q, k[:, :, :, :4], k), {}, "must agree"),
-        ErrorSample((q[:, :3], k, k), {}, "multiple of key heads"), ErrorSample((q[0], k, k), {}, "num_heads"),
-        ErrorSample((q, k, k, np.zeros((2, 3, 4), np.float32)), {}, "broadcast"), ErrorSample((q, k, k, np.zeros(5, np.int32)), {}, "mask type"),
-        ErrorSample((q, k, k, None, np.zeros(1, np.int32)), {}, "lens must"), ErrorSample((q, k, k), {"window": -1}, "window must"),
+        ErrorSample((q, k, k[:, :, :4]), {}, "must agree"),
+        ErrorSample((q, k[:, :, :, :4], k), {}, "must agree"),
+        ErrorSample((q[:, :3], k, k), {}, "multiple of key heads"),
+        ErrorSample((q[0], k, k), {}, "num_heads"),
+        ErrorSample((q, k, k, np.zeros((2, 3, 4), np.float32)), {}, "broadcast"),
+        ErrorSample((q, k, k, np.zeros(5, np.int32)), {}, "mask type"),
+        ErrorSample((q, k, k, None, np.zeros(1, np.int32)), {}, "lens must"),
+        ErrorSample((q, k, k), {"window": -1}, "window must"),
         ErrorSample((q, k.astype(np.float64), k), {}, "types must match"),
     ]
 
 
 attention = OpDef(
-    "attention", ("q", "k", "v", "mask?", "lens?"), _infer_attention, _attention,
-    "softmax(q k^T scale, masked) v of [B, H, S, D], or [B, S, H*D] with num_heads. mask: bool (true: visible; rank 2 is [B, K]) "
-    "or an additive bias, broadcast to [B, H, Q, K]; lens: keys of each item. causal: key j is visible to query i iff j <= i + past; "
+    "attention",
+    ("q", "k", "v", "mask?", "lens?"),
+    _infer_attention,
+    _attention,
+    "softmax(q k^T scale, masked) v of [B, H, S, D], or [B, S, H*D] with num_heads. mask: bool (true: visible; "
+    "rank 2 is [B, K]) "
+    "or an additive bias, broadcast to [B, H, Q, K]; lens: keys of each item. causal: key j is visible to "
+    "query i iff j <= i + past; "
     "window w: moreover j >= i + past - w. A row without a visible key is zero.",
-    attrs=(Attr("num_heads", "int", None), Attr("num_kv_heads", "int", None), Attr("scale", "float", None),
-           Attr("softcap", "float", 0.0), Attr("causal", "bool", False), Attr("past", "int", None), Attr("window", "int", None)),
-    dtypes=FLOATS, decompose=_attention_in_ops, samples=_attention_samples, errors=_attention_errors, tolerance=TOLERANCE,
+    attrs=(
+        Attr("num_heads", "int", None),
+        Attr("num_kv_heads", "int", None),
+        Attr("scale", "float", None),
+        Attr("softcap", "float", 0.0),
+        Attr("causal", "bool", False),
+        Attr("past", "int", None),
+        Attr("window", "int", None),
+    ),
+    dtypes=FLOATS,
+    decompose=_attention_in_ops,
+    samples=_attention_samples,
+    errors=_attention_errors,
+    tolerance=TOLERANCE,
 )
 
 
-def _infer_fused(q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None, lens: TensorType | None = None,
-                 *, sizes: Sequence[int], tokens: bool, **at: Any) -> tuple[TensorType, ...]:
+def _infer_fused(
+    q: TensorType,
+    k: TensorType,
+    v: TensorType,
+    mask: TensorType | None = None,
+    lens: TensorType | None = None,
+    *,
+    sizes: Sequence[int],
+    tokens: bool,
+    **at: Any,
+) -> tuple[TensorType, ...]:
     b, heads, _, sq, _, _, dv = sizes
     return (q.with_shape((b, sq, heads, dv) if tokens else (b, heads, sq, dv)),)
 
@@ -191,26 +241,56 @@ def _strided(x: Array, shape: tuple[int, ...], view: Sequence[int]) -> Array:
 def _fused(q: Array, k: Array, v: Array, mask: Array | None = None, lens: Array | None = None, *, sizes: Sequence[int],
            q_view: Sequence[int], k_view: Sequence[int], v_view: Sequence[int], tokens: bool, **at: Any) -> Array:
     b, heads, kv, sq, sk, d, dv = sizes
-    y = attend(_strided(q, (b, heads, sq, d), q_view), _strided(k, (b, kv, sk, d), k_view), _strided(v, (b, kv, sk, dv), v_view),
-               mask, lens, **at)
+    y = attend(
+        _strided(q, (b, heads, sq, d), q_view),
+        _strided(k, (b, kv, sk, d), k_view),
+        _strided(v, (b, kv, sk, dv), v_view),
+        mask,
+        lens,
+        **at,
+    )
     return y.transpose(0, 2, 1, 3) if tokens else y
 
 
 fused_attention = OpDef(
-    "fused_attention", ("q", "k", "v", "mask?", "lens?"), _infer_fused, _fused,
-    "attention over strided views: (offset, strides of batch, head, position) in elements; result [B, H, Q, D] or, tokens, [B, Q, H, D].",
-    attrs=(Attr("sizes", "ints"), Attr("q_view", "ints"), Attr("k_view", "ints"), Attr("v_view", "ints"), Attr("tokens", "bool"),
-           Attr("scale", "float"), Attr("softcap", "float", 0.0), Attr("causal", "bool", False), Attr("past", "int", 0),
-           Attr("window", "int", None), Attr("empty", "float", 0.0)),
-    dtypes=FLOATS, tolerance=TOLERANCE, internal=True,
+    "fused_attention",
+    ("q", "k", "v", "mask?", "lens?"),
+    _infer_fused,
+    _fused,
+    "attention over strided views: (offset, strides of batch, head, position) in elements; result [B, H, Q, D] "
+    "or, tokens, [B, Q, H, D].",
+    attrs=(
+        Attr("sizes", "ints"),
+        Attr("q_view", "ints"),
+        Attr("k_view", "ints"),
+        Attr("v_view", "ints"),
+        Attr("tokens", "bool"),
+        Attr("scale", "float"),
+        Attr("softcap", "float", 0.0),
+        Attr("causal", "bool", False),
+        Attr("past", "int", 0),
+        Attr("window", "int", None),
+        Attr("empty", "float", 0.0),
+    ),
+    dtypes=FLOATS,
+    tolerance=TOLERANCE,
+    internal=True,
 )
 
 
 # -- rotary position embedding --------------------------------------------------------
 
 
-def _infer_rotary(x: TensorType, cos: TensorType, sin: TensorType, positions: TensorType | None = None, *, interleaved: bool,
-                  num_heads: int | None, rotary_dim: int) -> tuple[TensorType, ...]:
+def _infer_rotary(
+    x: TensorType,
+    cos: TensorType,
+    sin: TensorType,
+    positions: TensorType | None = None,
+    *,
+    interleaved: bool,
+    num_heads: int | None,
+    rotary_dim: int,
+) -> tuple[TensorType, ...]:
     op = "rotary_embedding"
     require_dtype(op, same_dtype(op, [x, cos, sin]), FLOATS)
     b, _, s, d = _heads(op, "x", x, num_heads)
@@ -230,8 +310,16 @@ def _infer_rotary(x: TensorType, cos: TensorType, sin: TensorType, positions: Te
     return (x,)
 
 
-def _rotary(x: Array, cos: Array, sin: Array, positions: Array | None = None, *, interleaved: bool, num_heads: int | None,
-            rotary_dim: int) -> Array:
+def _rotary(
+    x: Array,
+    cos: Array,
+    sin: Array,
+    positions: Array | None = None,
+    *,
+    interleaved: bool,
+    num_heads: int | None,
+    rotary_dim: int,
+) -> Array:
     y = _split(x, num_heads)
     width = rotary_dim or y.shape[3]
     c, s = (t[:, None] if positions is None else t[positions][:, None] for t in (cos, sin))
@@ -258,26 +346,45 @@ def _rotary_samples(dtype: DType, rng: Rng) -> list[Sample]:
     x, flat = data(rng, dtype, 2, 3, 5, 8), data(rng, dtype, 2, 5, 24)
     positions = rng.integers(0, 9, (2, 5))
     return [
-        Sample((x, *table(9, 4), positions)), Sample((x, *table(9, 4), positions), {"interleaved": True}), Sample((x, *table(2, 5, 4))),
-        Sample((flat, *table(9, 4), positions.astype(np.int32)), {"num_heads": 3}), Sample((x, *table(9, 2), positions), {"rotary_dim": 4}),
-        Sample((x, *table(1, 1, 4))), Sample((flat, *table(1, 5, 4)), {"num_heads": 3}),
-        Sample((flat, *table(9, 3), positions), {"num_heads": 3, "rotary_dim": 6, "interleaved": True}), Sample((x[:, :, :0], *table(2, 0, 4))),
+        Sample((x, *table(9, 4), positions)),
+        Sample((x, *table(9, 4), positions), {"interleaved": True}),
+        Sample((x, *table(2, 5, 4))),
+        Sample((flat, *table(9, 4), positions.astype(np.int32)), {"num_heads": 3}),
+        Sample((x, *table(9, 2), positions), {"rotary_dim": 4}),
+        Sample((x, *table(1, 1, 4))),
+        Sample((flat, *table(1, 5, 4)), {"num_heads": 3}),
+        Sample((flat, *table(9, 3), positions), {"num_heads": 3, "rotary_dim": 6, "interleaved": True}),
+        Sample((x[:, :, :0], *table(2, 0, 4))),
     ]
 
 
 def _rotary_errors() -> list[ErrorSample]:
     x, c = np.zeros((1, 2, 3, 8), np.float32), np.zeros((1, 3, 4), np.float32)
-    return [ErrorSample((x, c[..., :3], c[..., :3]), {}, "must end with"), ErrorSample((x, c, c), {"rotary_dim": 3}, "even"),
-            ErrorSample((x, c[0], c[0]), {}, "without positions"), ErrorSample((x, c[0], c[0], np.zeros((1, 3), np.float32)), {}, "positions type")]
+    return [
+        ErrorSample((x, c[..., :3], c[..., :3]), {}, "must end with"),
+        ErrorSample((x, c, c), {"rotary_dim": 3}, "even"),
+        ErrorSample((x, c[0], c[0]), {}, "without positions"),
+        ErrorSample((x, c[0], c[0], np.zeros((1, 3), np.float32)), {}, "positions type"),
+    ]
 
 
 rotary_embedding = OpDef(
-    "rotary_embedding", ("x", "cos", "sin", "positions?"), _infer_rotary, _rotary,
-    "Pairs of x turned by angles: x [B, H, S, D] or [B, S, H*D] with num_heads; cos and sin are [B, S, D / 2], or tables [P, D / 2] "
-    "read at positions [B, S]. interleaved: pairs are neighbours, else halves. rotary_dim: only the first so many (0: all).",
-    attrs=(Attr("interleaved", "bool", False), Attr("num_heads", "int", None), Attr("rotary_dim", "int", 0)), dtypes=FLOATS,
-    decompose=_rotary_in_ops, samples=_rotary_samples, errors=_rotary_errors,
-    tolerance=Tolerance(rtol={"f32": 2e-6, "f16": 1e-2, "bf16": 8e-2}, atol={"f32": 2e-6, "f64": 1e-14, "f16": 2e-2, "bf16": 1.2e-1}),
+    "rotary_embedding",
+    ("x", "cos", "sin", "positions?"),
+    _infer_rotary,
+    _rotary,
+    "Pairs of x turned by angles: x [B, H, S, D] or [B, S, H*D] with num_heads; cos and sin are [B, S, D / 2], "
+    "or tables [P, D / 2] "
+    "read at positions [B, S]. interleaved: pairs are neighbours, else halves. rotary_dim: only the first so "
+    "many (0: all).",
+    attrs=(Attr("interleaved", "bool", False), Attr("num_heads", "int", None), Attr("rotary_dim", "int", 0)),
+    dtypes=FLOATS,
+    decompose=_rotary_in_ops,
+    samples=_rotary_samples,
+    errors=_rotary_errors,
+    tolerance=Tolerance(
+        rtol={"f32": 2e-6, "f16": 1e-2, "bf16": 8e-2}, atol={"f32": 2e-6, "f64": 1e-14, "f16": 2e-2, "bf16": 1.2e-1}
+    ),
 )
 
 rope = OpDef(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from rlx import dtypes
-from rlx.dtypes import COMPLEX, FLOATS, INTS, NUMBERS, REALS, DType, bool_
+from rlx.dtypes import FLOATS, INTS, NUMBERS, REALS, DType, bool_
 from rlx.errors import TypeRuleError
 from rlx.ir.opdef import EXACT, Array, OpDef, Sample, Tolerance
 from rlx.ir.types import TensorType, broadcast
@@ -93,8 +93,15 @@ def _divisor_samples(dtype: DType, rng: Rng) -> list[Sample]:
 
 def _pow_samples(dtype: DType, rng: Rng) -> list[Sample]:
     if dtype.is_float:
-        return [*binary_samples(0.0, 4.0, -3.0, 3.0)(dtype, rng),
-                Sample((np.array([-2.0, -3.0, -0.0, 2.0]).astype(dtype.numpy), np.array([3.0, 2.0, 3.0, 0.5]).astype(dtype.numpy)))]
+        return [
+            *binary_samples(0.0, 4.0, -3.0, 3.0)(dtype, rng),
+            Sample(
+                (
+                    np.array([-2.0, -3.0, -0.0, 2.0]).astype(dtype.numpy),
+                    np.array([3.0, 2.0, 3.0, 0.5]).astype(dtype.numpy),
+                )
+            ),
+        ]
     return binary_samples(1.0, 4.0, 0.0, 3.0, special=False)(dtype, rng)
 
 

@@ -99,7 +99,12 @@ def _loop_parts(body: Graph, n_carried: int) -> tuple[list[TensorType], list[Ten
 
 
 def _infer_loop(
-    trips: TensorType | None, start: TensorType | None, *values: TensorType, body: Any, n_carried: int, bound: int | None,
+    trips: TensorType | None,
+    start: TensorType | None,
+    *values: TensorType,
+    body: Any,
+    n_carried: int,
+    bound: int | None,
 ) -> tuple[TensorType, ...]:
     if trips is not None:
         _scalar("loop", "the trip count", trips, dtypes.i64)
@@ -119,7 +124,9 @@ def _infer_loop(
             TensorType(dtypes.i64, ()))
 
 
-def _loop(trips: Array | None, start: Array | None, *values: Array, body: Graph, n_carried: int, bound: int | None) -> tuple[Array, ...]:
+def _loop(
+    trips: Array | None, start: Array | None, *values: Array, body: Graph, n_carried: int, bound: int | None
+) -> tuple[Array, ...]:
     limit = 2**62 if trips is None else int(trips.reshape(-1)[0])
     if bound is not None:
         limit = min(limit, bound)
@@ -174,7 +181,9 @@ loop = OpDef(
 # ------------------------------------------------------------------------- scan
 
 
-def _infer_scan(*values: TensorType, body: Any, n_carried: int, n_xs: int, length: int | None, reverse: bool) -> tuple[TensorType, ...]:
+def _infer_scan(
+    *values: TensorType, body: Any, n_carried: int, n_xs: int, length: int | None, reverse: bool
+) -> tuple[TensorType, ...]:
     xs = values[n_carried : n_carried + n_xs]
     if len(xs) != n_xs or any(t.rank == 0 for t in xs):
         raise TypeRuleError(f"scan: {n_xs} scanned values of rank >= 1 must be given, got {list(xs)}")
@@ -186,11 +195,15 @@ def _infer_scan(*values: TensorType, body: Any, n_carried: int, n_xs: int, lengt
     _check_body("scan", "body", body, inner)
     outs = [v.type for v in body.outputs.values()]
     if outs[:n_carried] != list(values[:n_carried]):
-        raise TypeRuleError(f"scan: carried values must keep their types {list(values[:n_carried])}, got {outs[:n_carried]}")
+        raise TypeRuleError(
+            f"scan: carried values must keep their types {list(values[:n_carried])}, got {outs[:n_carried]}"
+        )
     return (*outs[:n_carried], *(t.with_shape([n, *t.shape]) for t in outs[n_carried:]))
 
 
-def _scan(*values: Array, body: Graph, n_carried: int, n_xs: int, length: int | None, reverse: bool) -> tuple[Array, ...]:
+def _scan(
+    *values: Array, body: Graph, n_carried: int, n_xs: int, length: int | None, reverse: bool
+) -> tuple[Array, ...]:
     carried = list(values[:n_carried])
     xs, captures = values[n_carried : n_carried + n_xs], values[n_carried + n_xs :]
     n = xs[0].shape[0] if xs else int(length or 0)

@@ -140,11 +140,16 @@ def _conv_samples(dtype: DType, rng: Rng) -> list[Sample]:
 def _conv_errors() -> list[ErrorSample]:
     x, w = np.zeros((1, 4, 5, 5), np.float32), np.zeros((6, 4, 3, 3), np.float32)
     return [
-        ErrorSample((x, w[:, :3]), {}, "channels of x"), ErrorSample((x, w, np.zeros(5, np.float32)), {}, "b must have shape"),
-        ErrorSample((x, w), {"strides": (1,)}, "strides must have 2"), ErrorSample((x, w), {"pads": (-1, 0, 0, 0)}, "pads must be"),
-        ErrorSample((x, w[:, :2]), {"groups": 4}, "channels of x"), ErrorSample((x[:, :, :2], w), {}, "must fit"),
-        ErrorSample((x, w[:, :, 0]), {}, "rank"), ErrorSample((x, w.astype(np.float64)), {}, "types must match"),
-        ErrorSample((x, w[:, :1][:5]), {"groups": 4}, "output channels"), ErrorSample((x, w), {"strides": (0, 1)}, "strides must be"),
+        ErrorSample((x, w[:, :3]), {}, "channels of x"),
+        ErrorSample((x, w, np.zeros(5, np.float32)), {}, "b must have shape"),
+        ErrorSample((x, w), {"strides": (1,)}, "strides must have 2"),
+        ErrorSample((x, w), {"pads": (-1, 0, 0, 0)}, "pads must be"),
+        ErrorSample((x, w[:, :2]), {"groups": 4}, "channels of x"),
+        ErrorSample((x[:, :, :2], w), {}, "must fit"),
+        ErrorSample((x, w[:, :, 0]), {}, "rank"),
+        ErrorSample((x, w.astype(np.float64)), {}, "types must match"),
+        ErrorSample((x, w[:, :1][:5]), {"groups": 4}, "output channels"),
+        ErrorSample((x, w), {"strides": (0, 1)}, "strides must be"),
     ]
 
 
@@ -211,7 +216,9 @@ def transposed_type(op: str, x: TensorType, w: TensorType, b: TensorType | None,
         total = (size - 1) * g.strides[i] + (kernel - 1) * g.dilations[i] + 1 + extra[i] - g.pads[i] - g.pads[i + n]
         if isinstance(total, int) and total < 0:
             if size != 0:
-                raise TypeRuleError(f"{op}: pads must not exceed the result, got {list(g.pads)} for size {size} and kernel {kernel}")
+                raise TypeRuleError(
+                    f"{op}: pads must not exceed the result, got {list(g.pads)} for size {size} and kernel {kernel}"
+                )
             total = 0
         spatial.append(total)
     return x.with_shape((x.shape[0], channels, *spatial))
@@ -223,8 +230,9 @@ def _infer_transposed(x: TensorType, w: TensorType, b: TensorType | None = None,
     return (transposed_type(op, x, w, b, at),)
 
 
-def transposed_reference(x: Array, w: Array, b: Array | None, strides: Any, pads: Any, dilations: Any, output_padding: Any,
-                         groups: int) -> Array:
+def transposed_reference(
+    x: Array, w: Array, b: Array | None, strides: Any, pads: Any, dilations: Any, output_padding: Any, groups: int
+) -> Array:
     """Each input element adds the kernel, scaled, into the result; pads crop it."""
     n = x.ndim - 2
     g = geometry("conv_transpose", n, strides, pads, dilations, groups)
@@ -232,14 +240,16 @@ def transposed_reference(x: Array, w: Array, b: Array | None, strides: Any, pads
     batch, channels = x.shape[:2]
     per, oc = channels // groups, w.shape[1]
     size = x.shape[2:]
-    full = [max(0, (d - 1) * s + (k - 1) * l + 1) + e for d, s, k, l, e in zip(size, g.strides, w.shape[2:], g.dilations, extra, strict=True)]
+    full = [max(0, (d - 1) * s + (k - 1) * gap + 1) + e
+            for d, s, k, gap, e in zip(size, g.strides, w.shape[2:], g.dilations, extra, strict=True)]
     full = [max(f, g.pads[i] + g.pads[i + n]) for i, f in enumerate(full)]
     y = np.zeros((batch, groups, oc, *full), x.dtype)
     left, weights = x.reshape(batch, groups, per, *size), w.reshape(groups, per, oc, *w.shape[2:])
     for tap in itertools.product(*(range(k) for k in w.shape[2:])):
         if 0 in size:
             break
-        at = tuple(slice(t * l, t * l + (d - 1) * s + 1, s) for t, l, d, s in zip(tap, g.dilations, size, g.strides, strict=True))
+        at = tuple(slice(t * gap, t * gap + (d - 1) * s + 1, s)
+                   for t, gap, d, s in zip(tap, g.dilations, size, g.strides, strict=True))
         to: Any = (..., *at)
         weight_at: Any = (..., *tap)
         y[to] += np.einsum("ngc...,gco->ngo...", left, weights[weight_at])
@@ -275,28 +285,42 @@ def _transposed_samples(dtype: DType, rng: Rng) -> list[Sample]:
 def _transposed_errors() -> list[ErrorSample]:
     x, w = np.zeros((1, 4, 5, 5), np.float32), np.zeros((4, 6, 3, 3), np.float32)
     return [
-        ErrorSample((x, w[:3]), {}, "channels of x"), ErrorSample((x, w, np.zeros(5, np.float32)), {}, "b must have shape"),
-        ErrorSample((x, w), {"output_padding": (1, 0)}, "output_padding"), ErrorSample((x, w), {"groups": 3}, "channels of x"),
-        ErrorSample((x, w), {"pads": (9, 0, 9, 0)}, "pads must"), ErrorSample((x, w[..., 0]), {}, "rank"),
+        ErrorSample((x, w[:3]), {}, "channels of x"),
+        ErrorSample((x, w, np.zeros(5, np.float32)), {}, "b must have shape"),
+        ErrorSample((x, w), {"output_padding": (1, 0)}, "output_padding"),
+        ErrorSample((x, w), {"groups": 3}, "channels of x"),
+        ErrorSample((x, w), {"pads": (9, 0, 9, 0)}, "pads must"),
+        ErrorSample((x, w[..., 0]), {}, "rank"),
     ]
 
 
 _TRANSPOSED = (*GEOMETRY[:3], Attr("output_padding", "ints", None), GEOMETRY[3])
 conv_transpose = OpDef(
-    "conv_transpose", ("x", "w", "b?"), _infer_transposed, _transposed,
-    "Gradient of conv with respect to its input: x [N, C, spatial...], w [C, OC / groups, kernel...]; pads crop the result, "
+    "conv_transpose",
+    ("x", "w", "b?"),
+    _infer_transposed,
+    _transposed,
+    "Gradient of conv with respect to its input: x [N, C, spatial...], w [C, OC / groups, kernel...]; pads "
+    "crop the result, "
     "output_padding adds to its end.",
-    attrs=_TRANSPOSED, dtypes=FLOATS, samples=_transposed_samples, errors=_transposed_errors, tolerance=PRODUCT,
+    attrs=_TRANSPOSED,
+    dtypes=FLOATS,
+    samples=_transposed_samples,
+    errors=_transposed_errors,
+    tolerance=PRODUCT,
 )
 
 
-def _infer_transposed_nhwc(x: TensorType, w: TensorType, b: TensorType | None = None, *extras: TensorType, epilogue: Epilogue,
-                           **at: Any) -> tuple[TensorType, ...]:
+def _infer_transposed_nhwc(
+    x: TensorType, w: TensorType, b: TensorType | None = None, *extras: TensorType, epilogue: Epilogue, **at: Any
+) -> tuple[TensorType, ...]:
     (y,) = _infer_transposed(first(x), w, b, **at)
     return (epilogue_types("conv_transpose_nhwc", last(y), extras, epilogue),)
 
 
-def _transposed_nhwc(x: Array, w: Array, b: Array | None = None, *extras: Array, epilogue: Epilogue, **at: Any) -> Array:
+def _transposed_nhwc(
+    x: Array, w: Array, b: Array | None = None, *extras: Array, epilogue: Epilogue, **at: Any
+) -> Array:
     y = transposed_reference(np.moveaxis(x, -1, 1), w, b, **at)
     return run_epilogue(np.moveaxis(y, 1, -1), extras, epilogue)
 

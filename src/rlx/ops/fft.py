@@ -17,13 +17,18 @@ SINGLE = (f32, f64)
 NORMS = ("backward", "ortho", "forward")
 TO_COMPLEX = {f32: c64, f64: c128, c64: c64, c128: c128}
 TO_REAL = {c64: f32, c128: f64}
-TOLERANCE = Tolerance(rtol={"f32": 1e-5, "f64": 1e-12, "c64": 1e-5, "c128": 1e-12}, atol={"f32": 2e-4, "f64": 1e-11, "c64": 2e-4, "c128": 1e-11})
+TOLERANCE = Tolerance(
+    rtol={"f32": 1e-5, "f64": 1e-12, "c64": 1e-5, "c128": 1e-12},
+    atol={"f32": 2e-4, "f64": 1e-11, "c64": 2e-4, "c128": 1e-11},
+)
 
 
 # -- the transform along the last axis ------------------------------------------------
 
 
-def _infer_fourier(x: TensorType, plan: TensorType, *, kind: str, n: int, inverse: bool, scale: float) -> tuple[TensorType, ...]:
+def _infer_fourier(
+    x: TensorType, plan: TensorType, *, kind: str, n: int, inverse: bool, scale: float
+) -> tuple[TensorType, ...]:
     lead = x.shape[:-1]
     if kind == "irfft":
         return (TensorType(TO_REAL[x.dtype], (*lead, n)),)
@@ -39,9 +44,20 @@ def _fourier(x: Array, plan: Array, *, kind: str, n: int, inverse: bool, scale: 
 
 
 fourier = OpDef(
-    "fourier", ("x", "plan"), _infer_fourier, _fourier, "fft, rfft or irfft of length n along the last axis, times scale.",
-    attrs=(Attr("kind", "str", "fft", ("fft", "rfft", "irfft")), Attr("n", "int"), Attr("inverse", "bool", False), Attr("scale", "float", 1.0)),
-    dtypes=(*SINGLE, *COMPLEX), tolerance=TOLERANCE, internal=True,
+    "fourier",
+    ("x", "plan"),
+    _infer_fourier,
+    _fourier,
+    "fft, rfft or irfft of length n along the last axis, times scale.",
+    attrs=(
+        Attr("kind", "str", "fft", ("fft", "rfft", "irfft")),
+        Attr("n", "int"),
+        Attr("inverse", "bool", False),
+        Attr("scale", "float", 1.0),
+    ),
+    dtypes=(*SINGLE, *COMPLEX),
+    tolerance=TOLERANCE,
+    internal=True,
 )
 
 
@@ -118,11 +134,20 @@ _LENGTHS = (1, 2, 3, 4, 5, 8, 12, 31, 37, 60, 64, 74, 100, 127, 256, 400)
 
 def _samples(kind: str) -> Any:
     def make(dtype: DType, rng: Rng) -> list[Sample]:
-        found = [Sample((data(rng, dtype, 3, n // 2 + 1 if kind == "irfft" else n),), {"n": n} if kind == "irfft" else {}) for n in _LENGTHS]
+        found = [
+            Sample((data(rng, dtype, 3, n // 2 + 1 if kind == "irfft" else n),), {"n": n} if kind == "irfft" else {})
+            for n in _LENGTHS
+        ]
         x = data(rng, dtype, 4, 6, 5)
-        found += [Sample((x,), {"axis": a, "norm": norm}) for a, norm in ((0, "ortho"), (1, "forward"), (-1, "backward"))]
+        found += [
+            Sample((x,), {"axis": a, "norm": norm}) for a, norm in ((0, "ortho"), (1, "forward"), (-1, "backward"))
+        ]
         found += [Sample((x,), {"n": n, "axis": 1}) for n in (3, 9)]
-        found += [Sample((data(rng, dtype, 0, 6),)), Sample((data(rng, dtype, 40, 24),)), Sample((data(rng, dtype, 1200),))]
+        found += [
+            Sample((data(rng, dtype, 0, 6),)),
+            Sample((data(rng, dtype, 40, 24),)),
+            Sample((data(rng, dtype, 1200),)),
+        ]
         return found
 
     return make
@@ -138,7 +163,9 @@ def _errors(kind: str) -> Any:
                     ErrorSample((wrong,), {}, "type must be one of"), ErrorSample((x,), {"norm": "none"}, "one of")]
 
 
-def _row(name: str, infer: Any, reference: Any, doc: str, allowed: tuple[DType, ...], kind: str, inverse: bool) -> OpDef:
+def _row(
+    name: str, infer: Any, reference: Any, doc: str, allowed: tuple[DType, ...], kind: str, inverse: bool
+) -> OpDef:
     return OpDef(name, ("x",), infer, reference, doc, attrs=_ATTRS, dtypes=allowed, decompose=_in_ops(kind, inverse),
                  samples=_samples(kind), errors=_errors(kind), tolerance=TOLERANCE)
 
@@ -146,9 +173,24 @@ def _row(name: str, infer: Any, reference: Any, doc: str, allowed: tuple[DType, 
 _ANY = (*SINGLE, *COMPLEX)
 fft = _row("fft", _infer_fft("fft"), lambda x, n, axis, norm: np.fft.fft(x, n, axis, norm),
            "Discrete Fourier transform along an axis; x is cut or padded with zeros to n.", _ANY, "fft", False)
-ifft = _row("ifft", _infer_fft("ifft"), lambda x, n, axis, norm: np.fft.ifft(x, n, axis, norm), "Inverse of fft.", _ANY, "fft", True)
-rfft = _row("rfft", _infer_rfft, lambda x, n, axis, norm: np.fft.rfft(x, n, axis, norm), "The n // 2 + 1 first values of fft of a real x.",
-            SINGLE, "rfft", False)
+ifft = _row(
+    "ifft",
+    _infer_fft("ifft"),
+    lambda x, n, axis, norm: np.fft.ifft(x, n, axis, norm),
+    "Inverse of fft.",
+    _ANY,
+    "fft",
+    True,
+)
+rfft = _row(
+    "rfft",
+    _infer_rfft,
+    lambda x, n, axis, norm: np.fft.rfft(x, n, axis, norm),
+    "The n // 2 + 1 first values of fft of a real x.",
+    SINGLE,
+    "rfft",
+    False,
+)
 irfft = _row("irfft", _infer_irfft, lambda x, n, axis, norm: np.fft.irfft(x, n, axis, norm),
              "Inverse of rfft; n is 2 (m - 1) unless given.", COMPLEX, "irfft", True)
 
@@ -176,13 +218,25 @@ def _infer_as_complex(x: TensorType) -> tuple[TensorType, ...]:
 
 
 view_as_real = OpDef(
-    "view_as_real", ("x",), _infer_as_real, lambda x: np.stack([x.real, x.imag], -1), "Complex numbers as pairs on a new last axis.",
-    dtypes=COMPLEX, samples=lambda dtype, rng: [Sample((data(rng, dtype, *s),)) for s in ((), (3,), (2, 5), (0, 3))], tolerance=EXACT,
+    "view_as_real",
+    ("x",),
+    _infer_as_real,
+    lambda x: np.stack([x.real, x.imag], -1),
+    "Complex numbers as pairs on a new last axis.",
+    dtypes=COMPLEX,
+    samples=lambda dtype, rng: [Sample((data(rng, dtype, *s),)) for s in ((), (3,), (2, 5), (0, 3))],
+    tolerance=EXACT,
     errors=lambda: [ErrorSample((np.zeros(2, np.float32),), {}, "type must be one of")],
 )
 view_as_complex = OpDef(
-    "view_as_complex", ("x",), _infer_as_complex, lambda x: x[..., 0] + 1j * x[..., 1], "Pairs on the last axis as complex numbers.",
-    dtypes=SINGLE, samples=lambda dtype, rng: [Sample((data(rng, dtype, *s, 2),)) for s in ((), (3,), (2, 5), (0, 3))], tolerance=EXACT,
+    "view_as_complex",
+    ("x",),
+    _infer_as_complex,
+    lambda x: x[..., 0] + 1j * x[..., 1],
+    "Pairs on the last axis as complex numbers.",
+    dtypes=SINGLE,
+    samples=lambda dtype, rng: [Sample((data(rng, dtype, *s, 2),)) for s in ((), (3,), (2, 5), (0, 3))],
+    tolerance=EXACT,
     errors=lambda: [ErrorSample((np.zeros((2, 3), np.float32),), {}, "last size")],
 )
 
@@ -235,7 +289,9 @@ def _infer_stft(x: TensorType, window: TensorType | None = None, plan: TensorTyp
     return (TensorType(TO_COMPLEX[x.dtype], (x.shape[0], (size - n) // hop + 1, n // 2 + 1 if onesided else n)),)
 
 
-def _stft(x: Array, window: Array | None = None, plan: Array | None = None, *, n: int, hop: int, onesided: bool) -> Array:
+def _stft(
+    x: Array, window: Array | None = None, plan: Array | None = None, *, n: int, hop: int, onesided: bool
+) -> Array:
     frames = np.lib.stride_tricks.sliding_window_view(x, n, -1)[:, ::hop]
     frames = frames if window is None else frames * window
     return np.asarray(np.fft.rfft(frames) if onesided else np.fft.fft(frames))
@@ -252,21 +308,43 @@ def _stft_samples(dtype: DType, rng: Rng) -> list[Sample]:
     found = []
     for n, hop, size in ((8, 3, 50), (16, 16, 64), (25, 10, 100), (400, 160, 1600), (37, 5, 37)):
         window = data(rng, dtype, n, low=0, high=1)
-        found += [Sample((data(rng, dtype, 2, size), window), {"n": n, "hop": hop}), Sample((data(rng, dtype, 1, size),), {"n": n, "hop": hop, "onesided": False})]
+        found += [
+            Sample((data(rng, dtype, 2, size), window), {"n": n, "hop": hop}),
+            Sample((data(rng, dtype, 1, size),), {"n": n, "hop": hop, "onesided": False}),
+        ]
     return found
 
 
 _STFT = (Attr("n", "int"), Attr("hop", "int"), Attr("onesided", "bool", True))
 stft = OpDef(
-    "stft", ("x", "window?"), _infer_stft, _stft,
-    "Transforms of frames of n values, hop apart, times a window: [batch, size] to [batch, frames, n // 2 + 1] (n unless onesided).",
-    attrs=_STFT, dtypes=SINGLE, decompose=_stft_in_ops, samples=_stft_samples, tolerance=TOLERANCE,
-    errors=lambda: [ErrorSample((np.zeros((1, 5), np.float32),), {"n": 8, "hop": 1}, "at least n"),
-                    ErrorSample((np.zeros((1, 9), np.float32), np.ones(7, np.float32)), {"n": 8, "hop": 1}, "window must"),
-                    ErrorSample((np.zeros((1, 9), np.float32),), {"n": 8, "hop": 0}, "hop must")],
+    "stft",
+    ("x", "window?"),
+    _infer_stft,
+    _stft,
+    "Transforms of frames of n values, hop apart, times a window: [batch, size] to [batch, frames, n // 2 + 1] "
+    "(n unless onesided).",
+    attrs=_STFT,
+    dtypes=SINGLE,
+    decompose=_stft_in_ops,
+    samples=_stft_samples,
+    tolerance=TOLERANCE,
+    errors=lambda: [
+        ErrorSample((np.zeros((1, 5), np.float32),), {"n": 8, "hop": 1}, "at least n"),
+        ErrorSample((np.zeros((1, 9), np.float32), np.ones(7, np.float32)), {"n": 8, "hop": 1}, "window must"),
+        ErrorSample((np.zeros((1, 9), np.float32),), {"n": 8, "hop": 0}, "hop must"),
+    ],
 )
-stft_planned = OpDef("stft_planned", ("x", "window?", "plan?"), _infer_stft, _stft, "stft with its plan.", attrs=_STFT, dtypes=SINGLE,
-                     tolerance=TOLERANCE, internal=True)
+stft_planned = OpDef(
+    "stft_planned",
+    ("x", "window?", "plan?"),
+    _infer_stft,
+    _stft,
+    "stft with its plan.",
+    attrs=_STFT,
+    dtypes=SINGLE,
+    tolerance=TOLERANCE,
+    internal=True,
+)
 
 
 def window(kind: str, size: int, periodic: bool = True, dtype: Any = np.float32) -> Array:

@@ -47,9 +47,20 @@ def _finish(acc: Array, scale: Array | None, out_zero: Array | None, extras: tup
     return run_epilogue(y, extras, epilogue)
 
 
-def _infer_matmul(a: TensorType, b: TensorType, bias: TensorType | None = None, a_zero: TensorType | None = None,
-                  b_zero: TensorType | None = None, scale: TensorType | None = None, out_zero: TensorType | None = None,
-                  *extras: TensorType, out: DType, lo: int | None, hi: int | None, epilogue: Epilogue) -> tuple[TensorType, ...]:
+def _infer_matmul(
+    a: TensorType,
+    b: TensorType,
+    bias: TensorType | None = None,
+    a_zero: TensorType | None = None,
+    b_zero: TensorType | None = None,
+    scale: TensorType | None = None,
+    out_zero: TensorType | None = None,
+    *extras: TensorType,
+    out: DType,
+    lo: int | None,
+    hi: int | None,
+    epilogue: Epilogue,
+) -> tuple[TensorType, ...]:
     product = TensorType(i32, matmul_type("int8_matmul", a, b))
     return _result("int8_matmul", product, scale, out_zero, extras, out, epilogue)
 
@@ -68,21 +79,52 @@ def _matmul(a: Array, b: Array, bias: Array | None = None, a_zero: Array | None 
 
 
 int8_matmul = OpDef(
-    "int8_matmul", ("a", "b", *_TAIL), _infer_matmul, _matmul,
-    "(a - a_zero) @ (b - b_zero) + bias in i32; times scale in f32, then steps, or rounded, plus out_zero, limited to [lo, hi].",
-    attrs=_ATTRS, dtypes=SMALL, tolerance=EXACT, internal=True,
+    "int8_matmul",
+    ("a", "b", *_TAIL),
+    _infer_matmul,
+    _matmul,
+    "(a - a_zero) @ (b - b_zero) + bias in i32; times scale in f32, then steps, or rounded, plus out_zero, "
+    "limited to [lo, hi].",
+    attrs=_ATTRS,
+    dtypes=SMALL,
+    tolerance=EXACT,
+    internal=True,
 )
 
 
-def _infer_conv(x: TensorType, w: TensorType, bias: TensorType | None = None, a_zero: TensorType | None = None,
-                b_zero: TensorType | None = None, scale: TensorType | None = None, out_zero: TensorType | None = None,
-                *extras: TensorType, out: DType, lo: int | None, hi: int | None, epilogue: Epilogue, **at: Any) -> tuple[TensorType, ...]:
+def _infer_conv(
+    x: TensorType,
+    w: TensorType,
+    bias: TensorType | None = None,
+    a_zero: TensorType | None = None,
+    b_zero: TensorType | None = None,
+    scale: TensorType | None = None,
+    out_zero: TensorType | None = None,
+    *extras: TensorType,
+    out: DType,
+    lo: int | None,
+    hi: int | None,
+    epilogue: Epilogue,
+    **at: Any,
+) -> tuple[TensorType, ...]:
     return _result("int8_conv", conv_type("int8_conv", x, w, bias, at), scale, out_zero, extras, out, epilogue)
 
 
-def _conv(x: Array, w: Array, bias: Array | None = None, a_zero: Array | None = None, b_zero: Array | None = None,
-          scale: Array | None = None, out_zero: Array | None = None, *extras: Array, out: DType, lo: int | None, hi: int | None,
-          epilogue: Epilogue, **at: Any) -> Array:
+def _conv(
+    x: Array,
+    w: Array,
+    bias: Array | None = None,
+    a_zero: Array | None = None,
+    b_zero: Array | None = None,
+    scale: Array | None = None,
+    out_zero: Array | None = None,
+    *extras: Array,
+    out: DType,
+    lo: int | None,
+    hi: int | None,
+    epilogue: Epilogue,
+    **at: Any,
+) -> Array:
     def channels(v: Array, rank: int) -> Array:
         return v.reshape(-1, *(1,) * rank) if v.ndim else v
 

@@ -10,7 +10,10 @@ from rlx.ir.opdef import Array, ErrorSample, OpDef, Sample, Tolerance
 from rlx.ir.types import TensorType
 from rlx.ops._rules import Rng, data, require_dtype
 
-TOLERANCE = Tolerance(rtol={"f32": 1e-4, "f64": 1e-9, "f16": 1e-2, "bf16": 8e-2}, atol={"f32": 1e-5, "f64": 1e-11, "f16": 1e-2, "bf16": 8e-2})
+TOLERANCE = Tolerance(
+    rtol={"f32": 1e-4, "f64": 1e-9, "f16": 1e-2, "bf16": 8e-2},
+    atol={"f32": 1e-5, "f64": 1e-11, "f16": 1e-2, "bf16": 8e-2},
+)
 
 
 def _square(op: str, x: TensorType) -> None:
@@ -41,15 +44,36 @@ def _samples(shift: float) -> Any:
 
 
 def _errors() -> list[ErrorSample]:
-    return [ErrorSample((np.zeros((2, 3), np.float32),), {}, "must be square"), ErrorSample((np.zeros(3, np.float32),), {}, "must be square"),
-            ErrorSample((np.zeros((2, 2), np.int32),), {}, "type must be one of")]
+    return [
+        ErrorSample((np.zeros((2, 3), np.float32),), {}, "must be square"),
+        ErrorSample((np.zeros(3, np.float32),), {}, "must be square"),
+        ErrorSample((np.zeros((2, 2), np.int32),), {}, "type must be one of"),
+    ]
 
 
 def _inverse(x: Array) -> Array:
     return np.asarray(np.linalg.inv(x))
 
 
-det = OpDef("det", ("x",), _infer_det, lambda x: np.linalg.det(x), "Determinant of the last two axes; of a 0 x 0 matrix 1.", dtypes=FLOATS,
-            samples=_samples(1.0), errors=_errors, tolerance=TOLERANCE)
-inverse = OpDef("inverse", ("x",), _infer_inverse, _inverse, "Inverse of the last two axes; a singular or non-finite matrix raises at run time.",
-                dtypes=FLOATS, samples=_samples(3.0), errors=_errors, tolerance=TOLERANCE)
+det = OpDef(
+    "det",
+    ("x",),
+    _infer_det,
+    lambda x: np.linalg.det(x),
+    "Determinant of the last two axes; of a 0 x 0 matrix 1.",
+    dtypes=FLOATS,
+    samples=_samples(1.0),
+    errors=_errors,
+    tolerance=TOLERANCE,
+)
+inverse = OpDef(
+    "inverse",
+    ("x",),
+    _infer_inverse,
+    _inverse,
+    "Inverse of the last two axes; a singular or non-finite matrix raises at run time.",
+    dtypes=FLOATS,
+    samples=_samples(3.0),
+    errors=_errors,
+    tolerance=TOLERANCE,
+)

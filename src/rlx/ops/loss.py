@@ -11,7 +11,10 @@ from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample, Tolerance
 from rlx.ir.types import TensorType
 from rlx.ops._rules import Rng, data, require_dtype, require_rank
 
-TOLERANCE = Tolerance(rtol={"f32": 5e-6, "f64": 1e-12, "f16": 1e-2, "bf16": 6e-2}, atol={"f32": 5e-6, "f64": 1e-12, "f16": 1e-2, "bf16": 6e-2})
+TOLERANCE = Tolerance(
+    rtol={"f32": 5e-6, "f64": 1e-12, "f16": 1e-2, "bf16": 6e-2},
+    atol={"f32": 5e-6, "f64": 1e-12, "f16": 1e-2, "bf16": 6e-2},
+)
 _ATTRS = (Attr("reduction", "str", "mean", ("mean", "sum", "none")), Attr("ignore_index", "int", None))
 
 
@@ -68,8 +71,12 @@ def _samples(log_probs: bool) -> Any:
             x = data(rng, dtype, *shape, low=-5, high=-0.1 if log_probs else 5)
             target = rng.integers(0, shape[1], (shape[0], *shape[2:])).astype(np.int32 if i % 2 else np.int64)
             weight = data(rng, dtype, shape[1], low=0.5, high=2)
-            found += [Sample((x, target)), Sample((x, target, weight), {"reduction": "sum"}), Sample((x, target, weight), {"ignore_index": 1}),
-                      Sample((x, target), {"reduction": "none", "ignore_index": 0})]
+            found += [
+                Sample((x, target)),
+                Sample((x, target, weight), {"reduction": "sum"}),
+                Sample((x, target, weight), {"ignore_index": 1}),
+                Sample((x, target), {"reduction": "none", "ignore_index": 0}),
+            ]
         return found
 
     return make
@@ -77,14 +84,27 @@ def _samples(log_probs: bool) -> Any:
 
 def _errors() -> Sequence[ErrorSample]:
     x, t = np.zeros((2, 3), np.float32), np.zeros(2, np.int64)
-    return [ErrorSample((x, t[:1]), {}, "target must have"), ErrorSample((x, t.astype(np.float32)), {}, "target type"),
-            ErrorSample((x, t, np.zeros(2, np.float32)), {}, "weight must"), ErrorSample((x, t), {"reduction": "all"}, "one of")]
+    return [
+        ErrorSample((x, t[:1]), {}, "target must have"),
+        ErrorSample((x, t.astype(np.float32)), {}, "target type"),
+        ErrorSample((x, t, np.zeros(2, np.float32)), {}, "weight must"),
+        ErrorSample((x, t), {"reduction": "all"}, "one of"),
+    ]
 
 
 nll_loss = OpDef(
-    "nll_loss", ("x", "target", "weight?"), _infer_nll, _nll,
-    "-x[target] times the weight of the class, over axis 1; mean divides by the sum of weights; ignore_index counts as weight 0.",
-    attrs=_ATTRS, dtypes=FLOATS, decompose=_nll_in_ops, samples=_samples(True), errors=lambda: list(_errors()), tolerance=TOLERANCE,
+    "nll_loss",
+    ("x", "target", "weight?"),
+    _infer_nll,
+    _nll,
+    "-x[target] times the weight of the class, over axis 1; mean divides by the sum of weights; ignore_index "
+    "counts as weight 0.",
+    attrs=_ATTRS,
+    dtypes=FLOATS,
+    decompose=_nll_in_ops,
+    samples=_samples(True),
+    errors=lambda: list(_errors()),
+    tolerance=TOLERANCE,
 )
 
 

@@ -139,7 +139,9 @@ def _infer_gemm(a: TensorType, b: TensorType, c: TensorType | None = None, *, al
     return (TensorType(dtype, (m, n)),)
 
 
-def _gemm(a: Array, b: Array, c: Array | None = None, *, alpha: float, beta: float, trans_a: bool, trans_b: bool) -> Array:
+def _gemm(
+    a: Array, b: Array, c: Array | None = None, *, alpha: float, beta: float, trans_a: bool, trans_b: bool
+) -> Array:
     result = (a.T if trans_a else a) @ (b.T if trans_b else b)
     result = result * np.asarray(alpha).astype(a.dtype)
     return np.asarray(result if c is None else result + c * np.asarray(beta).astype(a.dtype))
@@ -178,8 +180,12 @@ def _gemm_samples(dtype: DType, rng: Rng) -> list[Sample]:
 
 def _gemm_errors() -> list[ErrorSample]:
     a = np.zeros((2, 3), np.float32)
-    return [ErrorSample((a, a), {}, "inner sizes"), ErrorSample((a, a, np.zeros((3, 3), np.float32)), {"trans_b": True}, "broadcast"),
-            ErrorSample((a, np.zeros(3, np.float32)), {}, "rank"), ErrorSample((a, a.astype(np.int32)), {"trans_b": True}, "types must match")]
+    return [
+        ErrorSample((a, a), {}, "inner sizes"),
+        ErrorSample((a, a, np.zeros((3, 3), np.float32)), {"trans_b": True}, "broadcast"),
+        ErrorSample((a, np.zeros(3, np.float32)), {}, "rank"),
+        ErrorSample((a, a.astype(np.int32)), {"trans_b": True}, "types must match"),
+    ]
 
 
 gemm = OpDef(

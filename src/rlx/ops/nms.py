@@ -14,14 +14,22 @@ _INPUTS = ("boxes", "scores", "max_output?", "iou_threshold?", "score_threshold?
 _ATTRS = (Attr("center_point_box", "bool", False),)
 
 
-def _check(boxes: TensorType, scores: TensorType, max_output: TensorType | None, iou: TensorType | None, score: TensorType | None) -> AnyDim:
+def _check(
+    boxes: TensorType,
+    scores: TensorType,
+    max_output: TensorType | None,
+    iou: TensorType | None,
+    score: TensorType | None,
+) -> AnyDim:
     """Check the operands; returns the largest number of rows."""
     op = "non_max_suppression"
     require_dtype(op, same_dtype(op, [t for t in (boxes, scores, iou, score) if t is not None]), (f32,))
     require_rank(op, boxes, 3, 3, "boxes")
     require_rank(op, scores, 3, 3, "scores")
     if boxes.shape != (scores.shape[0], scores.shape[2], 4):
-        raise TypeRuleError(f"{op}: boxes must be [batch, boxes, 4] and scores [batch, classes, boxes], got {boxes} and {scores}")
+        raise TypeRuleError(
+            f"{op}: boxes must be [batch, boxes, 4] and scores [batch, classes, boxes], got {boxes} and {scores}"
+        )
     for name, t in (("max_output", max_output), ("iou_threshold", iou), ("score_threshold", score)):
         if t is not None and t.shape not in ((), (1,)):
             raise TypeRuleError(f"{op}: {name} must be one number, got {t}")
@@ -30,14 +38,28 @@ def _check(boxes: TensorType, scores: TensorType, max_output: TensorType | None,
     return scores.size
 
 
-def _infer(boxes: TensorType, scores: TensorType, max_output: TensorType | None = None, iou_threshold: TensorType | None = None,
-           score_threshold: TensorType | None = None, *, center_point_box: bool) -> tuple[TensorType, ...]:
+def _infer(
+    boxes: TensorType,
+    scores: TensorType,
+    max_output: TensorType | None = None,
+    iou_threshold: TensorType | None = None,
+    score_threshold: TensorType | None = None,
+    *,
+    center_point_box: bool,
+) -> tuple[TensorType, ...]:
     _check(boxes, scores, max_output, iou_threshold, score_threshold)
     return (TensorType(dtypes.i64, (Dim.symbol("unbacked0"), 3)),)
 
 
-def _infer_bounded(boxes: TensorType, scores: TensorType, max_output: TensorType | None = None, iou_threshold: TensorType | None = None,
-                   score_threshold: TensorType | None = None, *, center_point_box: bool) -> tuple[TensorType, ...]:
+def _infer_bounded(
+    boxes: TensorType,
+    scores: TensorType,
+    max_output: TensorType | None = None,
+    iou_threshold: TensorType | None = None,
+    score_threshold: TensorType | None = None,
+    *,
+    center_point_box: bool,
+) -> tuple[TensorType, ...]:
     most = _check(boxes, scores, max_output, iou_threshold, score_threshold)
     return (TensorType(dtypes.i64, (most, 3)), TensorType(dtypes.i64, (1,)))
 
@@ -96,25 +118,51 @@ def _samples(dtype: DType, rng: Rng) -> list[Sample]:
     scores[1, 2, 3] = np.nan
     most, iou, least = np.array(7), np.float32(0.3).reshape(()), np.float32(0.4).reshape(1)
     return [
-        Sample((boxes, scores, most, iou, least)), Sample((boxes, scores, most.reshape(1), iou)), Sample((boxes, scores, most)),
-        Sample((boxes, scores)), Sample((center, scores, np.array(100), iou), {"center_point_box": True}),
-        Sample((boxes[:, :0], scores[:, :, :0], most, iou)), Sample((boxes[:1, :1], scores[:1, :1, :1], most, iou, least)),
+        Sample((boxes, scores, most, iou, least)),
+        Sample((boxes, scores, most.reshape(1), iou)),
+        Sample((boxes, scores, most)),
+        Sample((boxes, scores)),
+        Sample((center, scores, np.array(100), iou), {"center_point_box": True}),
+        Sample((boxes[:, :0], scores[:, :, :0], most, iou)),
+        Sample((boxes[:1, :1], scores[:1, :1, :1], most, iou, least)),
     ]
 
 
 def _errors() -> list[ErrorSample]:
     b, s = np.zeros((1, 5, 4), np.float32), np.zeros((1, 2, 5), np.float32)
-    return [ErrorSample((b[..., :3], s), {}, "boxes must be"), ErrorSample((b, s, np.zeros(2, np.int64)), {}, "one number"),
-            ErrorSample((b, s, np.zeros((), np.float32)), {}, "max_output type"), ErrorSample((b.astype(np.float64), s), {}, "types must match")]
+    return [
+        ErrorSample((b[..., :3], s), {}, "boxes must be"),
+        ErrorSample((b, s, np.zeros(2, np.int64)), {}, "one number"),
+        ErrorSample((b, s, np.zeros((), np.float32)), {}, "max_output type"),
+        ErrorSample((b.astype(np.float64), s), {}, "types must match"),
+    ]
 
 
 non_max_suppression = OpDef(
-    "non_max_suppression", _INPUTS, _infer, _nms,
-    "Rows (batch, class, box) of boxes kept in falling order of score, none overlapping a kept one of its class by more than the "
+    "non_max_suppression",
+    _INPUTS,
+    _infer,
+    _nms,
+    "Rows (batch, class, box) of boxes kept in falling order of score, none overlapping a kept one of its "
+    "class by more than the "
     "threshold (0 if absent); at most max_output (0 if absent) per class.",
-    attrs=_ATTRS, dtypes=(f32,), traits=frozenset({"dynamic", "exact"}), samples=_samples, errors=_errors, tolerance=EXACT,
+    attrs=_ATTRS,
+    dtypes=(f32,),
+    traits=frozenset({"dynamic", "exact"}),
+    samples=_samples,
+    errors=_errors,
+    tolerance=EXACT,
 )
 non_max_suppression_bounded = OpDef(
-    "non_max_suppression_bounded", _INPUTS, _infer_bounded, _bounded, "non_max_suppression at its largest size, and the number of rows.",
-    attrs=_ATTRS, dtypes=(f32,), traits=frozenset({"exact"}), samples=_samples, tolerance=EXACT, internal=True,
+    "non_max_suppression_bounded",
+    _INPUTS,
+    _infer_bounded,
+    _bounded,
+    "non_max_suppression at its largest size, and the number of rows.",
+    attrs=_ATTRS,
+    dtypes=(f32,),
+    traits=frozenset({"exact"}),
+    samples=_samples,
+    tolerance=EXACT,
+    internal=True,
 )

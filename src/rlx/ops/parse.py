@@ -218,7 +218,7 @@ def _graph(r: _Reader, constants: Mapping[str, Array]) -> Graph:
     graph.track_source = False
     r.take("{")
     known: dict[str, Value] = {}
-    while not (r.peek() == ("name", "return")):
+    while r.peek() != ("name", "return"):
         names: list[str] = []
         types: list[TensorType] = []
         while True:
@@ -259,7 +259,11 @@ def _graph(r: _Reader, constants: Mapping[str, Array]) -> Graph:
         elif op_name == "constant":
             made = (graph.constant(_constant(attrs.get("value"), types[0], stem), name=stem),)
         elif op_name in TABLE:
-            fresh = tuple(sorted({s for t in types for s in t.symbols()} - graph.symbols())) if TABLE[op_name].has("dynamic") else ()
+            fresh = (
+                tuple(sorted({s for t in types for s in t.symbols()} - graph.symbols()))
+                if TABLE[op_name].has("dynamic")
+                else ()
+            )
             made = graph.emit(TABLE[op_name], operands, attrs, name=stem, loc="", fresh=fresh)
         else:
             raise FormatError(f"graph text: no op {op_name!r}")

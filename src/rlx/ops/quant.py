@@ -31,7 +31,9 @@ def _wide(dtype: DType) -> DType:
 # -- quantize_linear and dequantize_linear --------------------------------------------
 
 
-def _check_scale(op: str, x: TensorType, scale: TensorType, zero: TensorType | None, axis: int, block_size: int) -> None:
+def _check_scale(
+    op: str, x: TensorType, scale: TensorType, zero: TensorType | None, axis: int, block_size: int
+) -> None:
     if not scale.dtype.is_float:
         raise TypeRuleError(f"{op}: scale type must be a float, got {scale.dtype}")
     if zero is not None and zero.shape != scale.shape:
@@ -84,7 +86,9 @@ def _single(x: Array) -> Array:
     return x if x.dtype == np.float64 else x.astype(np.float32)
 
 
-def _quantize(x: Array, scale: Array, zero: Array | None = None, *, axis: int, block_size: int, dtype: DType | None) -> Array:
+def _quantize(
+    x: Array, scale: Array, zero: Array | None = None, *, axis: int, block_size: int, dtype: DType | None
+) -> Array:
     result = dtype or (dtypes.of_array(zero) if zero is not None else u8)
     y = np.rint(_single(x).astype(_single(scale).dtype) / _spread(_single(scale), x, axis, block_size))
     if zero is not None:
@@ -111,7 +115,9 @@ def _spread_value(v: Any, x: Any, axis: int, block_size: int) -> Any:
         return ops.reshape(v, shape=(-1, *(1,) * (x.rank - axis - 1)))
     inner = ops.reshape(v, shape=(*v.shape[: axis + 1], 1, *v.shape[axis + 1 :]))
     full = (*v.shape[: axis + 1], block_size, *v.shape[axis + 1 :])
-    whole = ops.reshape(ops.expand(inner, shape=full), shape=(*v.shape[:axis], v.shape[axis] * block_size, *v.shape[axis + 1 :]))
+    whole = ops.reshape(
+        ops.expand(inner, shape=full), shape=(*v.shape[:axis], v.shape[axis] * block_size, *v.shape[axis + 1 :])
+    )
     if whole.shape == x.shape:
         return whole
     return ops.slice(whole, starts=(0,), stops=(x.shape[axis],), axes=(axis,))
@@ -189,17 +195,23 @@ def _dequantize_samples(dtype: DType, rng: Rng) -> list[Sample]:
 def _scale_errors() -> list[ErrorSample]:
     x, s = np.zeros((2, 3), np.float32), np.ones(3, np.float32)
     return [
-        ErrorSample((x, s[:2]), {}, "scale must have shape"), ErrorSample((x, s, np.zeros(2, np.uint8)), {}, "zero point"),
-        ErrorSample((x, s), {"axis": 2}, "axis must be"), ErrorSample((x, s), {"dtype": f32}, "result type"),
-        ErrorSample((x, s), {"block_size": 2}, "for blocks"), ErrorSample((x, np.ones(3, np.int32)), {}, "scale type"),
+        ErrorSample((x, s[:2]), {}, "scale must have shape"),
+        ErrorSample((x, s, np.zeros(2, np.uint8)), {}, "zero point"),
+        ErrorSample((x, s), {"axis": 2}, "axis must be"),
+        ErrorSample((x, s), {"dtype": f32}, "result type"),
+        ErrorSample((x, s), {"block_size": 2}, "for blocks"),
+        ErrorSample((x, np.ones(3, np.int32)), {}, "scale type"),
         ErrorSample((x, s, np.zeros(3, np.uint8)), {"dtype": i8}, "zero point type"),
     ]
 
 
 def _dequantize_errors() -> list[ErrorSample]:
     x, s = np.zeros((2, 3), np.uint8), np.ones(3, np.float32)
-    return [ErrorSample((x, s, np.zeros(3, np.int8)), {}, "zero point type"), ErrorSample((x, s[:2]), {}, "scale must have shape"),
-            ErrorSample((s, s), {}, "type must be one of")]
+    return [
+        ErrorSample((x, s, np.zeros(3, np.int8)), {}, "zero point type"),
+        ErrorSample((x, s[:2]), {}, "scale must have shape"),
+        ErrorSample((s, s), {}, "type must be one of"),
+    ]
 
 
 _AXES = (Attr("axis", "int", 1), Attr("block_size", "int", 0))
@@ -242,8 +254,15 @@ def _dynamic_in_ops(x: Any) -> tuple[Any, Any, Any]:
 
 
 def _dynamic_samples(dtype: DType, rng: Rng) -> list[Sample]:
-    arrays = [data(rng, dtype, 3, 17), data(rng, dtype, 5, low=1, high=3), data(rng, dtype, 70, low=-3, high=-1),
-              np.zeros((2, 2), np.float32), np.zeros((0, 3), np.float32), data(rng, dtype), data(rng, dtype, 2, 40, 33, low=-1e3, high=2e3)]
+    arrays = [
+        data(rng, dtype, 3, 17),
+        data(rng, dtype, 5, low=1, high=3),
+        data(rng, dtype, 70, low=-3, high=-1),
+        np.zeros((2, 2), np.float32),
+        np.zeros((0, 3), np.float32),
+        data(rng, dtype),
+        data(rng, dtype, 2, 40, 33, low=-1e3, high=2e3),
+    ]
     return [Sample((a,)) for a in arrays]
 
 
@@ -264,7 +283,9 @@ def _check_zero(op: str, name: str, zero: TensorType | None, dtype: DType, shape
     if zero.dtype != dtype:
         raise TypeRuleError(f"{op}: {name} type must be {dtype}, got {zero.dtype}")
     if zero.shape not in [(), (1,), *shapes]:
-        raise TypeRuleError(f"{op}: {name} must be one number or have shape {' or '.join(str(list(s)) for s in shapes)}, got {zero}")
+        raise TypeRuleError(
+            f"{op}: {name} must be one number or have shape {' or '.join(str(list(s)) for s in shapes)}, got {zero}"
+        )
 
 
 def _integer_product(op: str, a: TensorType, b: TensorType) -> TensorType:
@@ -352,10 +373,15 @@ def _matmul_integer_samples(dtype: DType, rng: Rng) -> list[Sample]:
         a, b = full_range(rng, dtype, 5, 17), full_range(rng, other, 17, 19)
         one, two = full_range(rng, dtype), full_range(rng, other)
         found += [
-            Sample((a, b)), Sample((a, b, one, two)), Sample((a, b, full_range(rng, dtype, 5), full_range(rng, other, 19))),
+            Sample((a, b)),
+            Sample((a, b, one, two)),
+            Sample((a, b, full_range(rng, dtype, 5), full_range(rng, other, 19))),
             Sample((full_range(rng, dtype, 2, 3, 1, 9), full_range(rng, other, 3, 9, 33), one)),
             Sample((a, b, full_range(rng, dtype, 5, 1), full_range(rng, other, 1, 19))),
-            Sample((a[0], b, one)), Sample((a, b[:, 0], None, two)), Sample((a[:0], b)), Sample((a[:, :0], b[:0], one, two)),
+            Sample((a[0], b, one)),
+            Sample((a, b[:, 0], None, two)),
+            Sample((a[:0], b)),
+            Sample((a[:, :0], b[:0], one, two)),
             Sample((full_range(rng, dtype, 33, 130), full_range(rng, other, 130, 70), one, two)),
             Sample((full_range(rng, dtype, 2, 4, 7), full_range(rng, other, 7, 5), one)),
         ]
@@ -365,15 +391,24 @@ def _matmul_integer_samples(dtype: DType, rng: Rng) -> list[Sample]:
 def _matmul_integer_errors() -> list[ErrorSample]:
     a, b = np.zeros((2, 3), np.uint8), np.zeros((3, 4), np.int8)
     return [
-        ErrorSample((a, b[:2]), {}, "inner sizes"), ErrorSample((a, b.astype(np.int32)), {}, "type must be one of"),
-        ErrorSample((a, b, np.zeros(3, np.uint8)), {}, "a_zero must"), ErrorSample((a, b, None, np.zeros((), np.uint8)), {}, "b_zero type"),
+        ErrorSample((a, b[:2]), {}, "inner sizes"),
+        ErrorSample((a, b.astype(np.int32)), {}, "type must be one of"),
+        ErrorSample((a, b, np.zeros(3, np.uint8)), {}, "a_zero must"),
+        ErrorSample((a, b, None, np.zeros((), np.uint8)), {}, "b_zero type"),
     ]
 
 
 matmul_integer = OpDef(
-    "matmul_integer", ("a", "b", "a_zero?", "b_zero?"), _infer_matmul_integer, _matmul_integer,
+    "matmul_integer",
+    ("a", "b", "a_zero?", "b_zero?"),
+    _infer_matmul_integer,
+    _matmul_integer,
     "(a - a_zero) @ (b - b_zero) in i32; zero points are one number, or one per row of a and column of b.",
-    dtypes=SMALL, decompose=_matmul_integer_in_ops, samples=_matmul_integer_samples, errors=_matmul_integer_errors, tolerance=EXACT,
+    dtypes=SMALL,
+    decompose=_matmul_integer_in_ops,
+    samples=_matmul_integer_samples,
+    errors=_matmul_integer_errors,
+    tolerance=EXACT,
 )
 
 
@@ -383,8 +418,9 @@ def _check_conv(op: str, x: TensorType, w: TensorType, b: TensorType | None, at:
     return conv_type(op, x, w, b, at)
 
 
-def _infer_conv_integer(x: TensorType, w: TensorType, x_zero: TensorType | None = None, w_zero: TensorType | None = None,
-                        **at: Any) -> tuple[TensorType, ...]:
+def _infer_conv_integer(
+    x: TensorType, w: TensorType, x_zero: TensorType | None = None, w_zero: TensorType | None = None, **at: Any
+) -> tuple[TensorType, ...]:
     result = _check_conv("conv_integer", x, w, None, at)
     _check_zero("conv_integer", "x_zero", x_zero, x.dtype, [])
     _check_zero("conv_integer", "w_zero", w_zero, w.dtype, [w.shape[:1]])
@@ -414,15 +450,22 @@ def _conv_integer_samples(dtype: DType, rng: Rng) -> list[Sample]:
     found = []
     for i, (x, w, _, attrs) in enumerate(CONV_CASES):
         other = SMALL[i % 2]
-        zeros = [(None, None), (full_range(rng, dtype), full_range(rng, other)), (full_range(rng, dtype), full_range(rng, other, w[0]))]
+        zeros = [
+            (None, None),
+            (full_range(rng, dtype), full_range(rng, other)),
+            (full_range(rng, dtype), full_range(rng, other, w[0])),
+        ]
         found.append(Sample((full_range(rng, dtype, *x), full_range(rng, other, *w), *zeros[i % 3]), attrs))
     return found
 
 
 def _conv_integer_errors() -> list[ErrorSample]:
     x, w = np.zeros((1, 4, 5, 5), np.uint8), np.zeros((6, 4, 3, 3), np.int8)
-    return [ErrorSample((x, w[:, :3]), {}, "channels of x"), ErrorSample((x, w, np.zeros(4, np.uint8)), {}, "x_zero must"),
-            ErrorSample((x, w, None, np.zeros(5, np.int8)), {}, "w_zero must")]
+    return [
+        ErrorSample((x, w[:, :3]), {}, "channels of x"),
+        ErrorSample((x, w, np.zeros(4, np.uint8)), {}, "x_zero must"),
+        ErrorSample((x, w, None, np.zeros(5, np.int8)), {}, "w_zero must"),
+    ]
 
 
 conv_integer = OpDef(
@@ -452,7 +495,9 @@ def _infer_qlinear_matmul(a: TensorType, a_scale: TensorType, a_zero: TensorType
     _check_zero(op, "b_zero", b_zero, b.dtype, _column_shapes(b))
     _check_quantised(op, [("a_scale", a_scale), ("b_scale", b_scale), ("y_scale", y_scale)], y_zero)
     if a_scale.shape not in [(), (1,), *_row_shapes(a)] or b_scale.shape not in [(), (1,), *_column_shapes(b)]:
-        raise TypeRuleError(f"{op}: scales must be one number, or one per row of a and column of b, got {a_scale} and {b_scale}")
+        raise TypeRuleError(
+            f"{op}: scales must be one number, or one per row of a and column of b, got {a_scale} and {b_scale}"
+        )
     return (result.with_dtype(y_zero.dtype),)
 
 
@@ -468,7 +513,9 @@ def _qlinear_matmul(a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: 
     return _requantize(_matmul_integer(a, b, a_zero, b_zero), multiplier, y_zero)
 
 
-def _qlinear_matmul_in_ops(a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any) -> Any:
+def _qlinear_matmul_in_ops(
+    a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any
+) -> Any:
     from rlx import ops
 
     a_scale, b_scale, a_zero, b_zero, y_zero = (_numbers(v) for v in (a_scale, b_scale, a_zero, b_zero, y_zero))
@@ -488,7 +535,18 @@ def _qlinear_matmul_samples(dtype: DType, rng: Rng) -> list[Sample]:
         big = np.float32(30.0).reshape(())
         found += [
             Sample((a, s, one, b, t, two, big, y)),
-            Sample((a, _scales(rng, f32, 5), full_range(rng, dtype, 5), b, _scales(rng, f32, 19), full_range(rng, other, 19), big, y)),
+            Sample(
+                (
+                    a,
+                    _scales(rng, f32, 5),
+                    full_range(rng, dtype, 5),
+                    b,
+                    _scales(rng, f32, 19),
+                    full_range(rng, other, 19),
+                    big,
+                    y,
+                )
+            ),
             Sample((full_range(rng, dtype, 2, 4, 9), s, one, full_range(rng, other, 2, 9, 6), t, two, big, y)),
             Sample((a, s.reshape(1), one.reshape(1), b, t.reshape(1), two.reshape(1), s.reshape(1), y.reshape(1))),
         ]
@@ -502,9 +560,16 @@ def _qlinear_errors() -> list[ErrorSample]:
 
 
 qlinear_matmul = OpDef(
-    "qlinear_matmul", ("a", "a_scale", "a_zero", "b", "b_scale", "b_zero", "y_scale", "y_zero"), _infer_qlinear_matmul,
-    _qlinear_matmul, "matmul_integer, times a_scale b_scale / y_scale, rounded half to even, plus y_zero, saturated.",
-    dtypes=SMALL, decompose=_qlinear_matmul_in_ops, samples=_qlinear_matmul_samples, errors=_qlinear_errors, tolerance=EXACT,
+    "qlinear_matmul",
+    ("a", "a_scale", "a_zero", "b", "b_scale", "b_zero", "y_scale", "y_zero"),
+    _infer_qlinear_matmul,
+    _qlinear_matmul,
+    "matmul_integer, times a_scale b_scale / y_scale, rounded half to even, plus y_zero, saturated.",
+    dtypes=SMALL,
+    decompose=_qlinear_matmul_in_ops,
+    samples=_qlinear_matmul_samples,
+    errors=_qlinear_errors,
+    tolerance=EXACT,
 )
 
 
@@ -517,7 +582,9 @@ def _infer_qlinear_conv(x: TensorType, x_scale: TensorType, x_zero: TensorType, 
     _check_zero(op, "w_zero", w_zero, w.dtype, [w.shape[:1]])
     _check_quantised(op, [("x_scale", x_scale), ("w_scale", w_scale), ("y_scale", y_scale)], y_zero)
     if x_scale.shape not in ((), (1,)) or w_scale.shape not in ((), (1,), w.shape[:1]):
-        raise TypeRuleError(f"{op}: x_scale must be one number and w_scale one or one per filter, got {x_scale} and {w_scale}")
+        raise TypeRuleError(
+            f"{op}: x_scale must be one number and w_scale one or one per filter, got {x_scale} and {w_scale}"
+        )
     if b is not None and b.dtype != i32:
         raise TypeRuleError(f"{op}: b type must be i32, got {b.dtype}")
     return (result.with_dtype(y_zero.dtype),)
@@ -532,8 +599,18 @@ def _qlinear_conv(x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Ar
     return _requantize(acc, multiplier, y_zero)
 
 
-def _qlinear_conv_in_ops(x: Any, x_scale: Any, x_zero: Any, w: Any, w_scale: Any, w_zero: Any, y_scale: Any, y_zero: Any,
-                         b: Any = None, **at: Any) -> Any:
+def _qlinear_conv_in_ops(
+    x: Any,
+    x_scale: Any,
+    x_zero: Any,
+    w: Any,
+    w_scale: Any,
+    w_zero: Any,
+    y_scale: Any,
+    y_zero: Any,
+    b: Any = None,
+    **at: Any,
+) -> Any:
     scale = _reshaped(x_scale, ()) * _numbers(w_scale) / _reshaped(y_scale, ())
     return int8_conv(x, w, b, _numbers(x_zero), _numbers(w_zero), scale, _numbers(y_zero), out=y_zero.dtype, **at)
 
@@ -544,15 +621,32 @@ def _qlinear_conv_samples(dtype: DType, rng: Rng) -> list[Sample]:
         other = SMALL[i % 2]
         many = i % 3 == 2
         b = rng.integers(-9000, 9000, w[0], np.int32) if bias else None
-        found.append(Sample((
-            full_range(rng, dtype, *x), _scales(rng, f32), full_range(rng, dtype), full_range(rng, other, *w),
-            _scales(rng, f32, w[0]) if many else _scales(rng, f32), full_range(rng, other, w[0]) if many else full_range(rng, other),
-            np.float32(11.5).reshape(()), full_range(rng, dtype), b), attrs))
+        found.append(
+            Sample(
+                (
+                    full_range(rng, dtype, *x),
+                    _scales(rng, f32),
+                    full_range(rng, dtype),
+                    full_range(rng, other, *w),
+                    _scales(rng, f32, w[0]) if many else _scales(rng, f32),
+                    full_range(rng, other, w[0]) if many else full_range(rng, other),
+                    np.float32(11.5).reshape(()),
+                    full_range(rng, dtype),
+                    b,
+                ),
+                attrs,
+            )
+        )
     return found
 
 
 def _qlinear_conv_errors() -> list[ErrorSample]:
-    x, w, s, z = np.zeros((1, 4, 5, 5), np.uint8), np.zeros((6, 4, 3, 3), np.int8), np.ones((), np.float32), np.zeros((), np.uint8)
+    x, w, s, z = (
+        np.zeros((1, 4, 5, 5), np.uint8),
+        np.zeros((6, 4, 3, 3), np.int8),
+        np.ones((), np.float32),
+        np.zeros((), np.uint8),
+    )
     zero = np.zeros((), np.int8)
     return [ErrorSample((x, s, z, w, s, zero, s, z, np.zeros(6, np.float32)), {}, "b type"),
             ErrorSample((x, s, z, w, np.ones(5, np.float32), zero, s, z), {}, "w_scale"),
@@ -560,9 +654,16 @@ def _qlinear_conv_errors() -> list[ErrorSample]:
 
 
 qlinear_conv = OpDef(
-    "qlinear_conv", ("x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "b?"), _infer_qlinear_conv,
-    _qlinear_conv, "conv_integer plus b (i32), times x_scale w_scale / y_scale, rounded half to even, plus y_zero, saturated.",
-    attrs=GEOMETRY, dtypes=SMALL, decompose=_qlinear_conv_in_ops, samples=_qlinear_conv_samples, errors=_qlinear_conv_errors,
+    "qlinear_conv",
+    ("x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "b?"),
+    _infer_qlinear_conv,
+    _qlinear_conv,
+    "conv_integer plus b (i32), times x_scale w_scale / y_scale, rounded half to even, plus y_zero, saturated.",
+    attrs=GEOMETRY,
+    dtypes=SMALL,
+    decompose=_qlinear_conv_in_ops,
+    samples=_qlinear_conv_samples,
+    errors=_qlinear_conv_errors,
     tolerance=EXACT,
 )
 

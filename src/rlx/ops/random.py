@@ -42,23 +42,40 @@ def _shaped(**attrs: Any) -> Any:
 
 
 random_uniform = OpDef(
-    "random_uniform", (), _infer_float("random_uniform"),
+    "random_uniform",
+    (),
+    _infer_float("random_uniform"),
     lambda shape, dtype, low, high, seed: np.asarray(_generator(seed).uniform(low, high, shape)).astype(dtype.numpy),
-    "Uniform in [low, high).", attrs=(_SHAPE, Attr("dtype", "dtype", f32), Attr("low", "float", 0.0), Attr("high", "float", 1.0), SEED),
-    dtypes=FLOATS, traits=RANDOM, samples=_shaped(low=-1.0, high=3.0),
-    errors=lambda: [ErrorSample((), {"shape": (2,), "dtype": i32}, "result type"), ErrorSample((), {}, "must be given")],
+    "Uniform in [low, high).",
+    attrs=(_SHAPE, Attr("dtype", "dtype", f32), Attr("low", "float", 0.0), Attr("high", "float", 1.0), SEED),
+    dtypes=FLOATS,
+    traits=RANDOM,
+    samples=_shaped(low=-1.0, high=3.0),
+    errors=lambda: [
+        ErrorSample((), {"shape": (2,), "dtype": i32}, "result type"),
+        ErrorSample((), {}, "must be given"),
+    ],
 )
 random_normal = OpDef(
-    "random_normal", (), _infer_float("random_normal"),
+    "random_normal",
+    (),
+    _infer_float("random_normal"),
     lambda shape, dtype, mean, std, seed: np.asarray(_generator(seed).normal(mean, std, shape)).astype(dtype.numpy),
     "Normal with a mean and a standard deviation.",
     attrs=(_SHAPE, Attr("dtype", "dtype", f32), Attr("mean", "float", 0.0), Attr("std", "float", 1.0), SEED),
-    dtypes=FLOATS, traits=RANDOM, samples=_shaped(mean=1.0, std=2.0),
-    errors=lambda: [ErrorSample((), {"shape": (2,), "std": -1.0}, "std must"), ErrorSample((), {"shape": (2,), "dtype": i32}, "result type")],
+    dtypes=FLOATS,
+    traits=RANDOM,
+    samples=_shaped(mean=1.0, std=2.0),
+    errors=lambda: [
+        ErrorSample((), {"shape": (2,), "std": -1.0}, "std must"),
+        ErrorSample((), {"shape": (2,), "dtype": i32}, "result type"),
+    ],
 )
 
 
-def _infer_randint(*, shape: tuple[Any, ...], low: int, high: int, dtype: DType, seed: int | None) -> tuple[TensorType, ...]:
+def _infer_randint(
+    *, shape: tuple[Any, ...], low: int, high: int, dtype: DType, seed: int | None
+) -> tuple[TensorType, ...]:
     require_dtype("randint", dtype, (i32, i64), "result")
     if low >= high:
         raise TypeRuleError(f"randint: low must be below high, got {low} and {high}")
@@ -69,11 +86,19 @@ def _infer_randint(*, shape: tuple[Any, ...], low: int, high: int, dtype: DType,
 
 
 randint = OpDef(
-    "randint", (), _infer_randint, lambda shape, low, high, dtype, seed: _generator(seed).integers(low, high, shape, dtype.numpy),
-    "Integers in [low, high).", attrs=(_SHAPE, Attr("low", "int"), Attr("high", "int"), Attr("dtype", "dtype", i64), SEED),
-    dtypes=(i32, i64), traits=RANDOM, samples=_shaped(low=-3, high=1000),
-    errors=lambda: [ErrorSample((), {"shape": (2,), "low": 3, "high": 3}, "below high"),
-                    ErrorSample((), {"shape": (2,), "low": 0, "high": 2**40, "dtype": i32}, "must fit")],
+    "randint",
+    (),
+    _infer_randint,
+    lambda shape, low, high, dtype, seed: _generator(seed).integers(low, high, shape, dtype.numpy),
+    "Integers in [low, high).",
+    attrs=(_SHAPE, Attr("low", "int"), Attr("high", "int"), Attr("dtype", "dtype", i64), SEED),
+    dtypes=(i32, i64),
+    traits=RANDOM,
+    samples=_shaped(low=-3, high=1000),
+    errors=lambda: [
+        ErrorSample((), {"shape": (2,), "low": 3, "high": 3}, "below high"),
+        ErrorSample((), {"shape": (2,), "low": 0, "high": 2**40, "dtype": i32}, "must fit"),
+    ],
 )
 
 
@@ -92,10 +117,20 @@ def _bernoulli_in_ops(p: Any, *, dtype: DType, seed: int | None) -> Any:
 
 
 bernoulli = OpDef(
-    "bernoulli", ("p",), _infer_bernoulli, lambda p, dtype, seed: (_generator(seed).random(p.shape) < p).astype(dtype.numpy),
-    "1 with probability p, else 0; NaN gives 0.", attrs=(Attr("dtype", "dtype", bool_), SEED), dtypes=FLOATS, traits=RANDOM,
+    "bernoulli",
+    ("p",),
+    _infer_bernoulli,
+    lambda p, dtype, seed: (_generator(seed).random(p.shape) < p).astype(dtype.numpy),
+    "1 with probability p, else 0; NaN gives 0.",
+    attrs=(Attr("dtype", "dtype", bool_), SEED),
+    dtypes=FLOATS,
+    traits=RANDOM,
     decompose=_bernoulli_in_ops,
-    samples=lambda dtype, rng: [Sample((data(rng, dtype, *s, low=0, high=1),), {"dtype": to}) for s in ((), (7, 5), (0,)) for to in (bool_, f32, i64)],
+    samples=lambda dtype, rng: [
+        Sample((data(rng, dtype, *s, low=0, high=1),), {"dtype": to})
+        for s in ((), (7, 5), (0,))
+        for to in (bool_, f32, i64)
+    ],
     errors=lambda: [ErrorSample((np.zeros(3, np.int32),), {}, "type must be one of")],
 )
 
@@ -124,10 +159,19 @@ def _dropout_in_ops(x: Any, *, ratio: float, training: bool, seed: int | None) -
 
 
 dropout = OpDef(
-    "dropout", ("x",), _infer_dropout, _dropout,
-    "With training: zeros with probability ratio, the rest divided by 1 - ratio; else x. Results y and which elements are kept.",
-    attrs=(Attr("ratio", "float", 0.5), Attr("training", "bool", False), SEED), dtypes=FLOATS, traits=RANDOM, decompose=_dropout_in_ops,
-    samples=lambda dtype, rng: [Sample((data(rng, dtype, 3, 5),), {"training": t, "ratio": 0.25}) for t in (False, True)],
+    "dropout",
+    ("x",),
+    _infer_dropout,
+    _dropout,
+    "With training: zeros with probability ratio, the rest divided by 1 - ratio; else x. Results y and which "
+    "elements are kept.",
+    attrs=(Attr("ratio", "float", 0.5), Attr("training", "bool", False), SEED),
+    dtypes=FLOATS,
+    traits=RANDOM,
+    decompose=_dropout_in_ops,
+    samples=lambda dtype, rng: [
+        Sample((data(rng, dtype, 3, 5),), {"training": t, "ratio": 0.25}) for t in (False, True)
+    ],
     errors=lambda: [ErrorSample((np.zeros(3, np.float32),), {"ratio": 1.0}, "ratio must")],
 )
 
@@ -148,15 +192,23 @@ def _multinomial(logits: Array, *, samples: int, seed: int | None) -> Array:
 
 
 multinomial = OpDef(
-    "multinomial", ("logits",), _infer_multinomial, _multinomial,
-    "Classes drawn with probability exp(logit) / sum, [rows, samples]; a class of probability 0 is never drawn, NaN raises.",
-    attrs=(Attr("samples", "int", 1), SEED), dtypes=(f32, dtypes.f16, dtypes.bf16), traits=RANDOM,
+    "multinomial",
+    ("logits",),
+    _infer_multinomial,
+    _multinomial,
+    "Classes drawn with probability exp(logit) / sum, [rows, samples]; a class of probability 0 is never "
+    "drawn, NaN raises.",
+    attrs=(Attr("samples", "int", 1), SEED),
+    dtypes=(f32, dtypes.f16, dtypes.bf16),
+    traits=RANDOM,
     samples=lambda dtype, rng: [Sample((data(rng, dtype, 3, 17),), {"samples": n}) for n in (1, 9)],
     errors=lambda: [ErrorSample((np.zeros(3, np.float32),), {}, "rank")],
 )
 
 
-def _infer_sample(logits: TensorType, *, temperature: float, top_k: int, top_p: float, seed: int | None) -> tuple[TensorType, ...]:
+def _infer_sample(
+    logits: TensorType, *, temperature: float, top_k: int, top_p: float, seed: int | None
+) -> tuple[TensorType, ...]:
     require_dtype("sample", logits.dtype, FLOATS)
     require_rank("sample", logits, 2, 2)
     if not temperature >= 0 or top_k < 0 or not 0 < top_p <= 1:
@@ -179,11 +231,22 @@ def _sample(logits: Array, *, temperature: float, top_k: int, top_p: float, seed
 
 
 sample = OpDef(
-    "sample", ("logits",), _infer_sample, _sample,
-    "One token per row: temperature 0 is argmax; top_k keeps exactly k (0: all; ties by lower index), top_p the smallest prefix "
+    "sample",
+    ("logits",),
+    _infer_sample,
+    _sample,
+    "One token per row: temperature 0 is argmax; top_k keeps exactly k (0: all; ties by lower index), top_p "
+    "the smallest prefix "
     "whose share reaches p; NaN raises.",
     attrs=(Attr("temperature", "float", 1.0), Attr("top_k", "int", 0), Attr("top_p", "float", 1.0), SEED),
-    dtypes=(f32, dtypes.f16, dtypes.bf16), traits=RANDOM,
-    samples=lambda dtype, rng: [Sample((data(rng, dtype, 3, 37),), a) for a in ({}, {"temperature": 0.0}, {"top_k": 3}, {"top_p": 0.5, "temperature": 2.0})],
-    errors=lambda: [ErrorSample((np.zeros((2, 3), np.float32),), {"top_p": 0.0}, "top_p"), ErrorSample((np.zeros(3, np.float32),), {}, "rank")],
+    dtypes=(f32, dtypes.f16, dtypes.bf16),
+    traits=RANDOM,
+    samples=lambda dtype, rng: [
+        Sample((data(rng, dtype, 3, 37),), a)
+        for a in ({}, {"temperature": 0.0}, {"top_k": 3}, {"top_p": 0.5, "temperature": 2.0})
+    ],
+    errors=lambda: [
+        ErrorSample((np.zeros((2, 3), np.float32),), {"top_p": 0.0}, "top_p"),
+        ErrorSample((np.zeros(3, np.float32),), {}, "rank"),
+    ],
 )

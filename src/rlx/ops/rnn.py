@@ -206,10 +206,15 @@ def _samples(kind: str) -> Any:
             return Sample((x, w, r, b, count, h), attrs)
 
         found = [
-            call(1, 1, 1, 1), call(3, 2, 5, 17, bias=False), call(4, 3, 6, 16, lens=True, state=True, direction="bidirectional"),
-            call(5, 2, 4, 9, state=True, peep=True, direction="reverse"), call(3, 2, 4, 5, layout=1, state=True, lens=True),
-            call(3, 2, 4, 5, layout=1, direction="bidirectional", state=True), call(2, 3, 4, 33, clip=0.4),
-            call(0, 2, 3, 4, state=True), call(2, 0, 3, 4),
+            call(1, 1, 1, 1),
+            call(3, 2, 5, 17, bias=False),
+            call(4, 3, 6, 16, lens=True, state=True, direction="bidirectional"),
+            call(5, 2, 4, 9, state=True, peep=True, direction="reverse"),
+            call(3, 2, 4, 5, layout=1, state=True, lens=True),
+            call(3, 2, 4, 5, layout=1, direction="bidirectional", state=True),
+            call(2, 3, 4, 33, clip=0.4),
+            call(0, 2, 3, 4, state=True),
+            call(2, 0, 3, 4),
         ]
         if kind == "lstm":
             found.append(call(3, 2, 4, 7, input_forget=True, state=True, peep=True))
@@ -220,7 +225,10 @@ def _samples(kind: str) -> Any:
             found.append(call(3, 2, 4, 7, linear_before_reset=True, bias=False))
             found.append(call(3, 2, 4, 7, activations=("HardSigmoid", "Softplus")))
         else:
-            found += [call(2, 2, 3, 4, activations=(a,)) for a in ("affine", "leaky_relu", "thresholded_relu", "scaled_tanh", "elu")]
+            found += [
+                call(2, 2, 3, 4, activations=(a,))
+                for a in ("affine", "leaky_relu", "thresholded_relu", "scaled_tanh", "elu")
+            ]
         return found
 
     return make
@@ -244,11 +252,17 @@ def _errors(kind: str) -> Any:
 
 
 lstm = OpDef(
-    "lstm", ("x", "w", "r", "b?", "sequence_lens?", "initial_h?", "initial_c?", "p?"),
+    "lstm",
+    ("x", "w", "r", "b?", "sequence_lens?", "initial_h?", "initial_c?", "p?"),
     lambda x, w, r, b=None, lens=None, h=None, c=None, p=None, **at: _infer("lstm", x, w, r, b, lens, (h, c), p, at),
-    lambda x, w, r, b=None, lens=None, h=None, c=None, p=None, **at: run_reference("lstm", x, w, r, b, lens, h, c, p, at),
+    lambda x, w, r, b=None, lens=None, h=None, c=None, p=None, **at: run_reference(
+        "lstm", x, w, r, b, lens, h, c, p, at
+    ),
     "Long short-term memory: results y, y_h, y_c. p: peepholes [D, 3*H] of the gates i o f.",
-    attrs=(*_ATTRS, Attr("input_forget", "bool", False)), dtypes=FLOATS, samples=_samples("lstm"), errors=_errors("lstm"),
+    attrs=(*_ATTRS, Attr("input_forget", "bool", False)),
+    dtypes=FLOATS,
+    samples=_samples("lstm"),
+    errors=_errors("lstm"),
     tolerance=TOLERANCE,
 )
 gru = OpDef(
@@ -259,9 +273,14 @@ gru = OpDef(
     dtypes=FLOATS, samples=_samples("gru"), errors=_errors("gru"), tolerance=TOLERANCE,
 )
 rnn = OpDef(
-    "rnn", ("x", "w", "r", "b?", "sequence_lens?", "initial_h?"),
+    "rnn",
+    ("x", "w", "r", "b?", "sequence_lens?", "initial_h?"),
     lambda x, w, r, b=None, lens=None, h=None, **at: _infer("rnn", x, w, r, b, lens, (h,), None, at),
     lambda x, w, r, b=None, lens=None, h=None, **at: run_reference("rnn", x, w, r, b, lens, h, None, None, at),
-    "Plain recurrent layer: results y, y_h.", attrs=_ATTRS, dtypes=FLOATS, samples=_samples("rnn"), errors=_errors("rnn"),
+    "Plain recurrent layer: results y, y_h.",
+    attrs=_ATTRS,
+    dtypes=FLOATS,
+    samples=_samples("rnn"),
+    errors=_errors("rnn"),
     tolerance=TOLERANCE,
 )

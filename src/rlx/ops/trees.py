@@ -29,9 +29,15 @@ def _infer(x: TensorType, nodes: TensorType, roots: TensorType, leaf_offsets: Te
     require_dtype(op, x.dtype, (f32, f64), "x")
     require_rank(op, x, 2, 2, "x")
     size = np.dtype(record(x.dtype.numpy)).itemsize
-    want = {"nodes": (nodes, dtypes.u8), "roots": (roots, dtypes.i32), "leaf_offsets": (leaf_offsets, dtypes.i32),
-            "leaf_targets": (leaf_targets, dtypes.i32), "leaf_weights": (leaf_weights, x.dtype), "members": (members, x.dtype),
-            "base": (base, f64)}
+    want = {
+        "nodes": (nodes, dtypes.u8),
+        "roots": (roots, dtypes.i32),
+        "leaf_offsets": (leaf_offsets, dtypes.i32),
+        "leaf_targets": (leaf_targets, dtypes.i32),
+        "leaf_weights": (leaf_weights, x.dtype),
+        "members": (members, x.dtype),
+        "base": (base, f64),
+    }
     for name, (t, dtype) in want.items():
         if t is not None and (t.dtype != dtype or t.rank != 1):
             raise TypeRuleError(f"{op}: {name} must be {dtype} of rank 1, got {t}")
@@ -42,7 +48,9 @@ def _infer(x: TensorType, nodes: TensorType, roots: TensorType, leaf_offsets: Te
     if base is not None and base.shape != (at["targets"],):
         raise TypeRuleError(f"{op}: base must have one entry per target ({at['targets']}), got {base}")
     if at["targets"] < 1 or (at["binary"] and at["targets"] != 1) or not 0 <= at["binary"] <= 4:
-        raise TypeRuleError(f"{op}: targets must be >= 1, and 1 for binary 1 to 4, got {at['targets']} and binary {at['binary']}")
+        raise TypeRuleError(
+            f"{op}: targets must be >= 1, and 1 for binary 1 to 4, got {at['targets']} and binary {at['binary']}"
+        )
     outputs = 2 if at["binary"] else at["targets"]
     return (TensorType(x.dtype, (x.shape[0], outputs)), TensorType(dtypes.i64, (x.shape[0],)))
 
@@ -85,9 +93,25 @@ def _leaf(nodes: Array, at: int, row: Array, members: Array | None) -> int:
         at = int(node["next"]) + passed
 
 
-def _trees(x: Array, nodes: Array, roots: Array, leaf_offsets: Array, leaf_targets: Array, leaf_weights: Array,
-           members: Array | None = None, base: Array | None = None, *, trees: int, targets: int, features: int, general: bool,
-           single: bool, aggregate: str, post: str, binary: int) -> tuple[Array, Array]:
+def _trees(
+    x: Array,
+    nodes: Array,
+    roots: Array,
+    leaf_offsets: Array,
+    leaf_targets: Array,
+    leaf_weights: Array,
+    members: Array | None = None,
+    base: Array | None = None,
+    *,
+    trees: int,
+    targets: int,
+    features: int,
+    general: bool,
+    single: bool,
+    aggregate: str,
+    post: str,
+    binary: int,
+) -> tuple[Array, Array]:
     # a widened x is narrowed again: comparisons with thresholds are exact
     kind = np.float64 if len(nodes) and x.dtype == np.float64 and leaf_weights.dtype == np.float64 else np.float32
     table = np.ascontiguousarray(nodes).view(record(kind))
@@ -96,7 +120,11 @@ def _trees(x: Array, nodes: Array, roots: Array, leaf_offsets: Array, leaf_targe
         seen = np.zeros(targets, np.bool_)
         for root in roots:
             leaf = _leaf(table, int(root), values, members)
-            pairs = [(0, leaf)] if single else [(int(leaf_targets[i]), i) for i in range(leaf_offsets[leaf], leaf_offsets[leaf + 1])]
+            pairs = (
+                [(0, leaf)]
+                if single
+                else [(int(leaf_targets[i]), i) for i in range(leaf_offsets[leaf], leaf_offsets[leaf + 1])]
+            )
             for c, i in pairs:
                 w = float(leaf_weights[i])
                 if aggregate in ("sum", "average"):
@@ -125,7 +153,14 @@ def _trees(x: Array, nodes: Array, roots: Array, leaf_offsets: Array, leaf_targe
 def _samples(dtype: DType, rng: Rng) -> list[Sample]:
     # two trees: x[0] <= 0.5 ? leaf 0 : (x[1] <= -1 ? leaf 1 : leaf 2) and a single leaf 3
     nan = np.nan
-    rows = [(0.5, 0, 1, 0), (-1.0, 1, 3, 0), (nan, 0, 2, 0 << 3), (nan, 0, 3, 2 << 3), (nan, 0, 4, 1 << 3), (nan, 0, 5, 3 << 3)]
+    rows = [
+        (0.5, 0, 1, 0),
+        (-1.0, 1, 3, 0),
+        (nan, 0, 2, 0 << 3),
+        (nan, 0, 3, 2 << 3),
+        (nan, 0, 4, 1 << 3),
+        (nan, 0, 5, 3 << 3),
+    ]
     nodes = np.zeros(6, record(dtype.numpy))
     for i, row in enumerate(rows):
         nodes[i] = row if dtype == f32 else (*row, 0)
@@ -139,7 +174,10 @@ def _samples(dtype: DType, rng: Rng) -> list[Sample]:
         Sample((x, *one), attrs), Sample((x[:1], *one), attrs), Sample((x[:0], *one), attrs),
         Sample((x, *one, None, np.array([0.5])), {**attrs, "aggregate": "average", "post": "logistic"}),
     ]
-    found += [Sample((x, *one), {**attrs, "binary": b, "post": post}) for b, post in ((1, "none"), (2, "none"), (1, "logistic"), (3, "softmax"))]
+    found += [
+        Sample((x, *one), {**attrs, "binary": b, "post": post})
+        for b, post in ((1, "none"), (2, "none"), (1, "logistic"), (3, "softmax"))
+    ]
     offsets, targets = np.array([0, 2, 3, 5, 6], np.int32), np.array([0, 1, 1, 0, 2, 1], np.int32)
     many = (packed, roots, offsets, targets, np.array([0.5, -0.25, 1.0, 2.0, -1.0, 0.125], dtype.numpy))
     attrs = {"trees": 2, "targets": 3, "features": 3}
@@ -153,19 +191,35 @@ def _errors() -> list[ErrorSample]:
     i, w = np.zeros(0, np.int32), np.zeros(1, np.float32)
     at = {"trees": 1, "targets": 1, "features": 3}
     return [
-        ErrorSample((x, nodes[:5], roots, i, i, w), at, "records of"), ErrorSample((x, nodes, roots, i, i, w), {**at, "trees": 2}, "one entry per tree"),
-        ErrorSample((x[0], nodes, roots, i, i, w), at, "rank"), ErrorSample((x, nodes, roots, i, i, w.astype(np.float64)), at, "leaf_weights must"),
+        ErrorSample((x, nodes[:5], roots, i, i, w), at, "records of"),
+        ErrorSample((x, nodes, roots, i, i, w), {**at, "trees": 2}, "one entry per tree"),
+        ErrorSample((x[0], nodes, roots, i, i, w), at, "rank"),
+        ErrorSample((x, nodes, roots, i, i, w.astype(np.float64)), at, "leaf_weights must"),
         ErrorSample((x, nodes, roots, i, i, w), {**at, "binary": 7}, "binary"),
     ]
 
 
 tree_ensemble = OpDef(
-    "tree_ensemble", ("x", "nodes", "roots", "leaf_offsets", "leaf_targets", "leaf_weights", "members?", "base?"), _infer, _trees,
-    "Scores [rows, targets] and the index of the best of trees made by rlx.lower.trees; all operands but x are constants.",
-    attrs=(Attr("trees", "int"), Attr("targets", "int"), Attr("features", "int"), Attr("general", "bool", False),
-           Attr("single", "bool", False), Attr("aggregate", "str", "sum", AGGREGATE), Attr("post", "str", "none", POST),
-           Attr("binary", "int", 0)),
-    dtypes=(f32, f64), traits=frozenset({"exact", "constants"}), samples=_samples, errors=_errors,
+    "tree_ensemble",
+    ("x", "nodes", "roots", "leaf_offsets", "leaf_targets", "leaf_weights", "members?", "base?"),
+    _infer,
+    _trees,
+    "Scores [rows, targets] and the index of the best of trees made by rlx.lower.trees; all operands but x are "
+    "constants.",
+    attrs=(
+        Attr("trees", "int"),
+        Attr("targets", "int"),
+        Attr("features", "int"),
+        Attr("general", "bool", False),
+        Attr("single", "bool", False),
+        Attr("aggregate", "str", "sum", AGGREGATE),
+        Attr("post", "str", "none", POST),
+        Attr("binary", "int", 0),
+    ),
+    dtypes=(f32, f64),
+    traits=frozenset({"exact", "constants"}),
+    samples=_samples,
+    errors=_errors,
     tolerance=Tolerance(rtol={"f32": 1e-5, "f64": 1e-12}, atol={"f32": 1e-6, "f64": 1e-12}),
 )
 

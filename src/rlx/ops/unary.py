@@ -189,8 +189,13 @@ celu = unary("celu", _celu, "x, or alpha (exp(x / alpha) - 1) below 0.", attrs=(
              sample_attrs={"alpha": 1.5})
 selu = unary("selu", _selu, "gamma elu(x, alpha).",
              attrs=(_alpha(1.6732632423543772), _alpha(1.0507009873554805, "gamma")))
-thresholded_relu = unary("thresholded_relu", lambda x, alpha: np.where(x > alpha, x, np.where(np.isnan(x), x, 0)).astype(x.dtype),
-                         "x above alpha, else 0.", attrs=(_alpha(1.0),), tolerance=EXACT)
+thresholded_relu = unary(
+    "thresholded_relu",
+    lambda x, alpha: np.where(x > alpha, x, np.where(np.isnan(x), x, 0)).astype(x.dtype),
+    "x above alpha, else 0.",
+    attrs=(_alpha(1.0),),
+    tolerance=EXACT,
+)
 hard_sigmoid = unary("hard_sigmoid", lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1).astype(x.dtype),
                      "clip(alpha x + beta, 0, 1).", attrs=(_alpha(0.2), _alpha(0.5, "beta")),
                      tolerance=Tolerance(atol={"f32": 1e-6, "f64": 1e-15}))

@@ -215,10 +215,19 @@ def _concat_samples(dtype: DType, rng: Rng) -> list[Sample]:
 
 
 concat = OpDef(
-    "concat", ("xs*",), _infer_concat, lambda *xs, axis: np.concatenate(xs, axis),
-    "Operands one after another along an axis.", dtypes=dtypes.ALL, attrs=(Attr("axis", "int"),),
-    traits=MOVEMENT, samples=_concat_samples, tolerance=EXACT,
-    errors=lambda: [ErrorSample((np.zeros((2, 3), np.float32), np.zeros((3, 3), np.float32)), {"axis": 1}, "sizes must agree")],
+    "concat",
+    ("xs*",),
+    _infer_concat,
+    lambda *xs, axis: np.concatenate(xs, axis),
+    "Operands one after another along an axis.",
+    dtypes=dtypes.ALL,
+    attrs=(Attr("axis", "int"),),
+    traits=MOVEMENT,
+    samples=_concat_samples,
+    tolerance=EXACT,
+    errors=lambda: [
+        ErrorSample((np.zeros((2, 3), np.float32), np.zeros((3, 3), np.float32)), {"axis": 1}, "sizes must agree")
+    ],
 )
 
 

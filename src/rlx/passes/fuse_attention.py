@@ -83,8 +83,15 @@ def _operand(value: Value, perm: tuple[int, ...] | None = None) -> tuple[View, f
     if perm is not None:
         view = view.permuted(perm)
     if len(view.shape) == 3:
-        view = View(view.base, view.offset, (view.shape[0], 1, *view.shape[1:]), (view.strides[0], 0, *view.strides[1:]))
-    if len(view.shape) != 4 or (view.strides[3] != 1 and view.shape[3] != 1) or 0 in view.shape or min(view.strides) < 0:
+        view = View(
+            view.base, view.offset, (view.shape[0], 1, *view.shape[1:]), (view.strides[0], 0, *view.strides[1:])
+        )
+    if (
+        len(view.shape) != 4
+        or (view.strides[3] != 1 and view.shape[3] != 1)
+        or 0 in view.shape
+        or min(view.strides) < 0
+    ):
         return None
     scale = 1.0
     for node in passed:
@@ -156,7 +163,11 @@ def _unguarded(weights: Value, readers: Readers, reader: Node) -> tuple[Value, l
     test = condition.node
     if test.op.name != "isnan" or test.inputs[0] is not p or zero.array is None or zero.array.any():
         return weights, []
-    if readers.only(condition) is not node or p in readers.outputs or {id(n) for n in readers.of[p]} != {id(test), id(node)}:
+    if (
+        readers.only(condition) is not node
+        or p in readers.outputs
+        or {id(n) for n in readers.of[p]} != {id(test), id(node)}
+    ):
         return weights, []
     return p, [node, test]
 
@@ -205,9 +216,21 @@ def _emit(rewriter: Rewriter, match: _Found, like: Node) -> None:
         return (v.offset, *v.strides[:3])
 
     new = rewriter.emit(
-        TABLE["fused_attention"], [*(rewriter.map[v.base] for v in (match.q, match.k, match.v)), mask],
-        {"sizes": (b, heads, kv, sq, sk, d, dv), "q_view": view(match.q), "k_view": view(match.k), "v_view": view(match.v),
-         "tokens": match.tokens, "scale": match.scale, "empty": match.empty}, like)[0]
+        TABLE["fused_attention"],
+        [*(rewriter.map[v.base] for v in (match.q, match.k, match.v)), mask],
+        {
+            "sizes": (b, heads, kv, sq, sk, d, dv),
+            "q_view": view(match.q),
+            "k_view": view(match.k),
+            "v_view": view(match.v),
+            "tokens": match.tokens,
+            "scale": match.scale,
+            "empty": match.empty,
+        },
+        like,
+    )[0]
     if new.shape != match.result.shape:
-        new = rewriter.graph.emit(TABLE["reshape"], [new], {"shape": match.result.shape}, name=f"{like.name}/heads", loc=like.loc)[0]
+        new = rewriter.graph.emit(
+            TABLE["reshape"], [new], {"shape": match.result.shape}, name=f"{like.name}/heads", loc=like.loc
+        )[0]
     rewriter.replace(match.result, new)

@@ -142,7 +142,12 @@ def _match(node: Node, readers: Readers) -> tuple[_Product | None, list[Node]]:
     product = _Product(node, a, b, codes, node, None, -np.inf, np.inf, transposed)
     inside: list[Node] = []
     reader = readers.only(node.outputs[0])
-    if reader is not None and node.op.name == "matmul" and reader.op.name == "add" and reader.outputs[0].type == node.outputs[0].type:
+    if (
+        reader is not None
+        and node.op.name == "matmul"
+        and reader.op.name == "add"
+        and reader.outputs[0].type == node.outputs[0].type
+    ):
         other = reader.inputs[1] if reader.inputs[0] is node.outputs[0] else reader.inputs[0]
         found = _integer_bias(other, a, b)
         if found is not None and other is not None and is_row(other, node.outputs[0].shape[-1]):
@@ -166,7 +171,9 @@ def _quantises(node: Node, before: Node) -> bool:
     if node.op.name != "quantize_linear" or node.inputs[0] is not before.outputs[0]:
         return False
     constants = node.inputs[1:]
-    return node.outputs[0].dtype in SMALL and all(v is None or (v.array is not None and v.array.size == 1) for v in constants)
+    return node.outputs[0].dtype in SMALL and all(
+        v is None or (v.array is not None and v.array.size == 1) for v in constants
+    )
 
 
 def _number_or_row(rewriter: Rewriter, v: Value | None) -> Value | None:
@@ -212,8 +219,15 @@ def _emit(rewriter: Rewriter, p: _Product) -> None:
         bias = graph.emit(TABLE["reshape"], [bias], {"shape": (1,)}, name=f"{p.node.name}/bias", loc="")[0]
     name = "int8_conv" if p.node.op.name == "conv" else "int8_matmul"
     attrs: dict[str, Any] = dict(p.node.attrs) if name == "int8_conv" else {}
-    operands = [rewriter.map[p.a.codes], b, bias, _number_or_row(rewriter, p.a.zero), _number_or_row(rewriter, p.b.zero),
-                graph.constant(np.asarray(scale, np.float32)), zero]
+    operands = [
+        rewriter.map[p.a.codes],
+        b,
+        bias,
+        _number_or_row(rewriter, p.a.zero),
+        _number_or_row(rewriter, p.b.zero),
+        graph.constant(np.asarray(scale, np.float32)),
+        zero,
+    ]
     new = rewriter.emit(TABLE[name], operands, {**attrs, "out": out, "lo": lo, "hi": hi}, p.last)
     rewriter.replace(p.last.outputs[0], new[0])
 
@@ -222,7 +236,10 @@ def _scaled(node: Node, readers: Readers) -> tuple[Node, Value, list[Node]] | No
     """(product with the scale, scale, nodes inside) of an integer product that is cast and scaled."""
     zeros = node.inputs[2:]
     rank = node.inputs[1].rank  # type: ignore[union-attr]
-    if any(v is not None and v.rank > (0 if i == 0 else 1) and v.shape != (1,) for i, v in enumerate(zeros)) or rank < 2:
+    if (
+        any(v is not None and v.rank > (0 if i == 0 else 1) and v.shape != (1,) for i, v in enumerate(zeros))
+        or rank < 2
+    ):
         return None
     cast = readers.only(node.outputs[0])
     if cast is None or cast.op.name != "cast" or cast.outputs[0].dtype != f32:
@@ -236,7 +253,11 @@ def _scaled(node: Node, readers: Readers) -> tuple[Node, Value, list[Node]] | No
     axis = -1 if node.op.name == "matmul_integer" else 1 - out.rank
     single = all(d == 1 for d in scale.shape)
     padded = (*(1,) * (out.rank - scale.rank), *scale.shape)
-    row = len(padded) == out.rank and all(d == 1 for i, d in enumerate(padded) if i - out.rank != axis) and padded[axis] == out.shape[axis]
+    row = (
+        len(padded) == out.rank
+        and all(d == 1 for i, d in enumerate(padded) if i - out.rank != axis)
+        and padded[axis] == out.shape[axis]
+    )
     return (times, scale, [node, cast]) if single or row else None
 
 
@@ -245,8 +266,15 @@ def _emit_scaled(rewriter: Rewriter, node: Node, scale: Value, like: Node) -> No
 
     a, b, a_zero, b_zero = (*node.inputs, None, None)[:4]
     name = "int8_conv" if node.op.name == "conv_integer" else "int8_matmul"
-    operands = [rewriter.get(a), rewriter.get(b), None, _number_or_row(rewriter, a_zero), _number_or_row(rewriter, b_zero),
-                _number_or_row(rewriter, scale), None]
+    operands = [
+        rewriter.get(a),
+        rewriter.get(b),
+        None,
+        _number_or_row(rewriter, a_zero),
+        _number_or_row(rewriter, b_zero),
+        _number_or_row(rewriter, scale),
+        None,
+    ]
     new = rewriter.emit(TABLE[name], operands, {**node.attrs, "out": f32}, like)
     rewriter.replace(like.outputs[0], new[0])
 

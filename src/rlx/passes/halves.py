@@ -26,14 +26,22 @@ def widen_halves(graph: Graph) -> Graph:
     cast = TABLE["cast"]
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        if node.op.has("leaf") or _moves_only(node) or node.op.has("control") or node.op.name in _AS_IS or not _has_half(node):
+        if (
+            node.op.has("leaf")
+            or _moves_only(node)
+            or node.op.has("control")
+            or node.op.name in _AS_IS
+            or not _has_half(node)
+        ):
             rewriter.copy(node)
             continue
         operands = []
         for v in node.inputs:
             new = rewriter.get(v)
             if new is not None and new.dtype.is_half:
-                new = rewriter.graph.emit(cast, [new], {"dtype": dtypes.f32}, name=f"{node.name}/widen", loc=node.loc)[0]
+                new = rewriter.graph.emit(cast, [new], {"dtype": dtypes.f32}, name=f"{node.name}/widen", loc=node.loc)[
+                    0
+                ]
             operands.append(new)
         attrs = dict(node.attrs)
         for key, value in attrs.items():
@@ -42,6 +50,8 @@ def widen_halves(graph: Graph) -> Graph:
         results = rewriter.emit(node.op, operands, attrs, node)
         for old, new in zip(node.outputs, results, strict=True):
             if old.dtype.is_half:
-                new = rewriter.graph.emit(cast, [new], {"dtype": old.dtype}, name=f"{node.name}/narrow", loc=node.loc)[0]
+                new = rewriter.graph.emit(cast, [new], {"dtype": old.dtype}, name=f"{node.name}/narrow", loc=node.loc)[
+                    0
+                ]
             rewriter.replace(old, new)
     return rewriter.finish()

@@ -1,9 +1,12 @@
 """Elementwise work moves ahead of reshapes and transposes, and small stacks are reduced without being built.
 
-`hoist_elementwise`: f(reshape(x)) with numbers or rows of the last axis as other operands becomes reshape(f(x)), likewise
-for transposes, where only that node reads the moved value. So the work joins the node that made x (a product's epilogue,
+`hoist_elementwise`: f(reshape(x)) with numbers or rows of the last axis as other operands becomes reshape(f(x)),
+likewise
+for transposes, where only that node reads the moved value. So the work joins the node that made x (a product's
+epilogue,
 a region), and a conversion to a smaller type makes the move cheaper. Values and roundings stay.
-`reduce_stacks`: the extremum or sum over a freshly stacked axis is a chain of elementwise ops; a sum of squares is one op.
+`reduce_stacks`: the extremum or sum over a freshly stacked axis is a chain of elementwise ops; a sum of squares is
+one op.
 """
 
 from rlx.ir.graph import Graph, Node, Rewriter, Value
@@ -99,7 +102,13 @@ def _stack(rewriter: Rewriter, node: Node) -> bool:
     x, out = node.inputs[0], node.outputs[0]
     assert x is not None
     axes = node.attrs["axes"]
-    if node.op.name not in _CHAINS or x.node.op.name != "concat" or axes is None or len(axes) != 1 or not x.type.is_static:
+    if (
+        node.op.name not in _CHAINS
+        or x.node.op.name != "concat"
+        or axes is None
+        or len(axes) != 1
+        or not x.type.is_static
+    ):
         return False
     axis = normal_axis(axes[0], x.rank, "reduce")
     parts = [v for v in x.node.inputs if v is not None]

@@ -102,7 +102,9 @@ class _Layout:
             return self._emit("reshape", [x], {"shape": shape}, like.node)[0]
         return self._emit("transpose", [x], {"perm": tuple(perm)}, like.node)[0]
 
-    def _emit(self, name: str, inputs: Sequence[Value | None], attrs: dict[str, object], node: Node) -> tuple[Value, ...]:
+    def _emit(
+        self, name: str, inputs: Sequence[Value | None], attrs: dict[str, object], node: Node
+    ) -> tuple[Value, ...]:
         return self.r.graph.emit(self.table[name], inputs, attrs, name=f"{node.name}/layout", loc=node.loc)
 
     def done(self, node: Node, results: Sequence[Value]) -> bool:
@@ -288,7 +290,13 @@ def _shuffles(graph: Graph) -> dict[int, tuple[Node, Node, int]]:
             continue
         x = first.inputs[0]
         assert x is not None
-        if x.shape == node.outputs[0].shape and len(perm) == x.rank + 1 and x.rank >= 3 and x.shape[2:] == split.shape[3:] and (
-                x.shape[0] == split.shape[0]) and isinstance(split.shape[1], int):
+        if (
+            x.shape == node.outputs[0].shape
+            and len(perm) == x.rank + 1
+            and x.rank >= 3
+            and x.shape[2:] == split.shape[3:]
+            and (x.shape[0] == split.shape[0])
+            and isinstance(split.shape[1], int)
+        ):
             found[id(node)] = (first, middle, split.shape[1])
     return found

@@ -65,7 +65,9 @@ class Helper:
 
     def default(self, i: int) -> NoReturn:
         names = [p.name for p in self.inputs]
-        raise BindingError(f"graph {self.graph!r}: every input must be given, {self.inputs[i].name!r} is missing; inputs are {names}")
+        raise BindingError(
+            f"graph {self.graph!r}: every input must be given, {self.inputs[i].name!r} is missing; inputs are {names}"
+        )
 
     def unknown(self, given: Mapping[Any, Any]) -> NoReturn:
         names = [p.name for p in self.inputs]
@@ -133,7 +135,9 @@ def fit(value: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
             value = np.from_dlpack(value)
     array = np.asarray(value)
     if array.dtype.newbyteorder("=") != dtype.numpy:
-        raise BindingTypeError(f"{what}: dtype must be {dtype}, got {array.dtype}\nhint: convert with .astype({dtype.numpy.name!r})")
+        raise BindingTypeError(
+            f"{what}: dtype must be {dtype}, got {array.dtype}\nhint: convert with .astype({dtype.numpy.name!r})"
+        )
     if array.shape != shape:
         raise BindingError(f"{what}: shape must be {shape}, got {array.shape}")
     return np.require(np.asarray(array, dtype.numpy), requirements=["C", "A"]).reshape(shape)
@@ -184,7 +188,9 @@ def bind_sizes(inputs: Sequence[Value], shapes: Sequence[tuple[int, ...]], graph
     for v, shape in zip(inputs, shapes, strict=True):
         name = v.node.name
         if len(shape) != v.rank:
-            raise BindingError(f"input {name!r} of graph {graph!r}: rank must be {v.rank} ({v.type}), got shape {shape}")
+            raise BindingError(
+                f"input {name!r} of graph {graph!r}: rank must be {v.rank} ({v.type}), got shape {shape}"
+            )
         for d, n in zip(v.shape, shape, strict=True):
             plain = isinstance(d, Dim) and len(d.terms) == 1 and str(d).isidentifier()
             if plain and str(d) not in sizes:

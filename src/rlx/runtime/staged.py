@@ -67,7 +67,9 @@ class Cut:
             if node.op.has("leaf"):
                 first.copy(node)
                 continue
-            if not _is_ready(node) or any(v is not None and id(v.node) not in done and not v.node.op.has("leaf") for v in node.inputs):
+            if not _is_ready(node) or any(
+                v is not None and id(v.node) not in done and not v.node.op.has("leaf") for v in node.inputs
+            ):
                 continue
             done.add(id(node))
             if not node.op.has("dynamic"):
@@ -90,7 +92,9 @@ class Cut:
         for v in needed:
             rest.replace(v, rest.graph.input(v.name, v.type.shape, v.type.dtype))
         for node in graph.nodes:
-            if (node.op.has("leaf") and node.outputs[0] not in rest.map and node.op.name != "input") or (id(node) not in done and not node.op.has("leaf")):
+            if (node.op.has("leaf") and node.outputs[0] not in rest.map and node.op.name != "input") or (
+                id(node) not in done and not node.op.has("leaf")
+            ):
                 rest.copy(node)
         self.rest = eliminate_dead(rest.finish())
         for v in needed:

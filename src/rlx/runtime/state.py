@@ -56,7 +56,9 @@ class Handles:
     def link(self, output: str, handle: str) -> None:
         """Feed a handle from an output."""
         if output not in self.graph.outputs:
-            raise UnknownNameError(f"graph {self.graph.name!r}: no output {output!r}{nearest(output, self.graph.outputs)}")
+            raise UnknownNameError(
+                f"graph {self.graph.name!r}: no output {output!r}{nearest(output, self.graph.outputs)}"
+            )
         want, have = self._place(handle).type, self.graph.outputs[output].type
         if want != have:
             raise BindingError(f"link {output!r} -> {handle!r}: types must be equal, got {have} and {want}")
