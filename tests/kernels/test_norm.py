@@ -94,8 +94,8 @@ def test_rms_norm(name, n, level, guarded):
 @pytest.mark.parametrize(("groups", "channels", "inner"),
                          [(1, 6, 10), (3, 6, 49), (6, 6, 33), (2, 600, 9), (64, 64, 50),
                           (300, 300, 4), (4, 4, 1)])
-def test_group_norm(name, groups, channels, inner, level):
-    x = (RNG.standard_normal((2, channels, inner)) + 3).astype(TYPES[name])
+def test_group_norm(name, groups, channels, inner, level, guarded):
+    x = guarded((RNG.standard_normal((2, channels, inner)) + 3).astype(TYPES[name]))
     gamma, beta = (RNG.standard_normal(channels).astype(x.dtype) for _ in range(2))
     want = layer(x.reshape(2, groups, -1), 1e-5).reshape(x.shape)
     want = want * gamma[:, None] + beta[:, None]
@@ -106,7 +106,7 @@ def test_group_norm(name, groups, channels, inner, level):
         call_kernel(f"group_norm.{name}", [x, gamma, beta, out], attrs, extent=2 * groups,
                     level=level, threads=threads, grain=grain)
         np.testing.assert_allclose(out, want.astype(x.dtype), rtol=eps, atol=eps)
-        last = np.ascontiguousarray(x.transpose(0, 2, 1))
+        last = guarded(np.ascontiguousarray(x.transpose(0, 2, 1)))
         out = np.zeros_like(last)
         call_kernel(f"group_norm.{name}@channels_last", [last, gamma, beta, out], attrs,
                     extent=2 * groups, level=level, threads=threads, grain=grain)
@@ -115,8 +115,8 @@ def test_group_norm(name, groups, channels, inner, level):
 
 @types
 @pytest.mark.parametrize("shape", [(2, 3, 17), (5, 300, 1), (4, 3, 0)])
-def test_batch_norm(name, shape, level):
-    x = RNG.standard_normal(shape).astype(TYPES[name])
+def test_batch_norm(name, shape, level, guarded):
+    x = guarded(RNG.standard_normal(shape).astype(TYPES[name]))
     gamma, beta, mean = (RNG.standard_normal(shape[1]).astype(x.dtype) for _ in range(3))
     var, out = RNG.random(shape[1]).astype(x.dtype), np.zeros_like(x)
     attrs = {"outer": shape[0], "channels": shape[1], "inner": shape[2], "eps": 1e-3}
@@ -131,8 +131,8 @@ def test_batch_norm(name, shape, level):
 @types
 @pytest.mark.parametrize("shape", [(2, 3, 4, 5, 6), (1, 1, 1, 500, 1), (1, 1, 2, 70, 300),
                                    (3, 2, 4, 17, 1)])
-def test_moments(name, shape, level):
-    x = (RNG.standard_normal(shape) + 100).astype(TYPES[name])
+def test_moments(name, shape, level, guarded):
+    x = guarded((RNG.standard_normal(shape) + 100).astype(TYPES[name]))
     outs = [np.zeros((shape[0], shape[2], shape[4]), x.dtype) for _ in range(2)]
     call_kernel(f"moments.{name}", [x, *outs],
                 dict(zip(("outer", "r1", "mid", "r2", "inner"), shape, strict=True)),

@@ -68,16 +68,17 @@ def geometry(case):
     return dict(zip(names, (sizes, out_shape(case), kernel, stride, dilation, begin), strict=True))
 
 
-def first(kind, name, x, case, level, more, **kw):
+def first(kind, name, x, case, level, more, guard=np.asarray, **kw):
+    x = guard(x)
     out = np.zeros((*x.shape[:2], *out_shape(case)), x.dtype)
     call_kernel(f"pool_{kind}.{name}@first", [x, out], geometry(case) | more,
                 extent=x.shape[0] * x.shape[1] * int(np.prod(out.shape[2:-1])), level=level, **kw)
     return out
 
 
-def last(kind, name, x, case, level, more, **kw):
+def last(kind, name, x, case, level, more, guard=np.asarray, **kw):
     order = (0, *range(2, x.ndim), 1)
-    data = np.ascontiguousarray(x.transpose(order))
+    data = guard(np.ascontiguousarray(x.transpose(order)))
     out = np.zeros((x.shape[0], *out_shape(case), x.shape[1]), x.dtype)
     attrs = geometry(case) | more | {"channels": x.shape[1]}
     call_kernel(f"pool_{kind}.{name}@last", [data, out], attrs,
@@ -88,7 +89,7 @@ def last(kind, name, x, case, level, more, **kw):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("kind", "name"), [*itertools.product(["max", "avg", "lp"], ["f32", "f64"]),
                                             ("max", "i8"), ("max", "u8")])
-def test_pool(kind, name, case, level):
+def test_pool(kind, name, case, level, guarded):
     channels = 3 if case[0][0] > 50 else 37
     x = (RNG.standard_normal((2, channels, *case[0])) * 50).astype(np.int8).astype(TYPES[name])
     variants = {"max": [{}], "avg": [{"end": case[5], "include_pad": i} for i in (0, 1)],
@@ -96,7 +97,7 @@ def test_pool(kind, name, case, level):
     for more in variants:
         want, _ = reference(x, case, kind, more.get("include_pad", 0), more.get("p", 2))
         for run in (first, last):
-            got = run(kind, name, x, case, level, more)
+            got = run(kind, name, x, case, level, more, guard=guarded)
             np.testing.assert_allclose(got, want, rtol=1e-6, atol=0 if kind == "max" else 1e-5)
             cut = run(kind, name, x, case, level, more, threads=2, grain=3)
             assert cut.tobytes() == got.tobytes()
