@@ -1,10 +1,13 @@
 """rlx: compile a tensor graph once, run it on the CPU with almost no overhead.
 
-Names are loaded when first used, so that importing the package stays cheap.
+Names other than element types are loaded when first used, so that importing
+the package stays cheap.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+import rlx.dtypes as _dtypes
 
 __version__ = "0.1.0"
 
@@ -68,6 +71,9 @@ _WHERE = {
 _MODULES = ("ops", "onnx", "dtypes", "errors", "testing")
 
 __all__ = [*_WHERE, *_MODULES, "__version__"]
+
+
+globals().update({_name: getattr(_dtypes, _name) for _name in _DTYPES})
 
 
 def __getattr__(name: str) -> Any:

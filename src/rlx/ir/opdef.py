@@ -174,7 +174,7 @@ def _defining_module() -> str:
 
 Infer = Callable[..., tuple[TensorType, ...]]
 Reference = Callable[..., Any]
-Samples = Callable[[DType, np.random.Generator], list[Sample]]
+Samples = Callable[[DType, Any], list[Sample]]  # (element type, numpy Generator)
 Decompose = Callable[..., Any]
 
 

@@ -11,7 +11,6 @@ Constants of more than `INLINE` elements are written as ``value=@name`` and give
 to the parser beside the text. Names that are not plain are quoted.
 """
 
-import hashlib
 import re
 from typing import Any
 
@@ -112,6 +111,8 @@ def large_constants(graph: Graph) -> dict[str, Array]:
 
 def structural_hash(graph: Graph) -> str:
     """Digest of ops, types, attributes, constants and names of leaves and outputs."""
+    import hashlib
+
     digest = hashlib.sha256()
     number: dict[Value, int] = {}
 

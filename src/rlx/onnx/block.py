@@ -8,7 +8,6 @@ import numpy as np
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto
 
 from rlx.errors import FormatError
-from rlx.onnx.functions import has_definition
 from rlx.onnx.tensors import Array, TensorReader, numpy_type
 
 Opsets = Mapping[str, int]
@@ -19,6 +18,10 @@ _MAX_DEPTH = 60
 def domain_of(name: str) -> str:
     """The domain with its alias resolved."""
     return "" if name in _STANDARD else name
+
+
+# Larger nodes hold constants; no op with a definition has such attributes.
+_RAW_BYTES = 1 << 16
 
 
 @dataclass(eq=False)
@@ -33,8 +36,9 @@ class NodeDef:
         Attributes that take their value from the enclosing function's attribute.
     version : int
         Opset version of the node's domain.
-    proto : NodeProto, optional
-        Kept for ops that the standard defines as functions.
+    raw : bytes
+        The node as serialised, for ops that the standard defines as functions
+        (a message kept as an object would keep the whole file's memory).
     """
 
     op: str
@@ -49,7 +53,12 @@ class NodeDef:
     index: int
     captures: frozenset[str] = frozenset()
     drop: tuple[str, ...] = ()
-    proto: NodeProto | None = None
+    raw: bytes = b""
+
+    @property
+    def proto(self) -> NodeProto | None:
+        """The node as a message; None for one too large to be an op with a definition."""
+        return NodeProto.FromString(self.raw) if self.raw else None
 
     @property
     def place(self) -> str:
@@ -138,8 +147,8 @@ class Reader:
                 attrs[a.name] = self.attribute(a, opsets, depth)
         node = NodeDef(proto.op_type, domain, proto.overload, label, tuple(proto.input),
                        tuple(proto.output), attrs, refs, opsets.get(domain, 1), index)
-        if has_definition(proto, node.version):
-            node.proto = proto
+        if proto.ByteSize() <= _RAW_BYTES:
+            node.raw = proto.SerializeToString()
         captured: set[str] = set()
         for block in node.blocks:
             captured |= block.captures

@@ -24,6 +24,7 @@ from rlx.ir.graph import Graph
 from rlx.onnx import registry
 from rlx.onnx.block import Block, Reader, domain_of
 from rlx.onnx.core import ABSENT, Core, Shared, owned
+from rlx.onnx.functions import has_definition
 from rlx.onnx.steps import Guard, Segment, Step, content
 from rlx.onnx.tensors import TensorReader, numpy_type, type_name
 from rlx.onnx.wire import strip
@@ -399,7 +400,10 @@ def check_supported(block: Block, functions: Mapping[tuple[str, str, str], Block
             stack += node.blocks
             if (node.domain, node.op, node.overload) in functions:
                 continue
-            if registry.find(node.domain, node.op, node.version) is None and node.proto is None:
+            if registry.find(node.domain, node.op, node.version) is not None:
+                continue
+            proto = node.proto
+            if proto is None or not has_definition(proto, node.version):
                 bad.append(f"  {node.place}: domain {node.domain or 'ai.onnx'!r}, opset {node.version}")
     if bad:
         raise UnsupportedOpError(f"ONNX: {len(bad)} node(s) cannot be imported:\n" + "\n".join(bad[:200]))

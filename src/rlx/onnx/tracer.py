@@ -434,9 +434,11 @@ class Tracer:
 
     def _defined(self, node: NodeDef, scope: Scope) -> tuple[Any, ...]:
         block = None
-        if node.proto is not None:
+        proto = node.proto
+        if proto is not None:
             context = NodeContext(self, node, scope)
-            proto = with_attributes(node.proto, context.attributes()) if node.refs else node.proto
+            if node.refs:
+                proto = with_attributes(proto, context.attributes())
             block = definition(proto, node.version, context.items(), self.model.opset)
         if block is None:
             raise UnsupportedOpError(f"{node.place}: this op cannot be imported, opset {node.version}")

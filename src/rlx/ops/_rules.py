@@ -1,7 +1,7 @@
 """Shape and dtype rules shared by rows, and helpers that make rows and samples short."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,10 @@ from rlx.errors import TypeRuleError
 from rlx.ir.opdef import Array, ErrorSample, Sample
 from rlx.ir.types import TensorType, broadcast
 
-Rng = np.random.Generator
+if TYPE_CHECKING:
+    Rng = np.random.Generator
+else:
+    Rng = Any  # numpy.random is costly to import and only samples need it
 
 
 def same_dtype(op: str, types: Sequence[TensorType]) -> DType:

@@ -9,7 +9,7 @@ from rlx import dtypes
 from rlx.dtypes import COMPLEX, FLOATS, INTS, REALS, DType, bool_
 from rlx.ir.opdef import EXACT, Array, Attr, OpDef, Tolerance
 from rlx.ir.types import TensorType
-from rlx.ops._rules import infer_unary, require_dtype, unary_errors, unary_samples
+from rlx.ops._rules import Rng, infer_unary, require_dtype, unary_errors, unary_samples
 
 # 4 ulp in f32, 2 ulp in f64 (numerics contract, item 9); halves: one rounding of the f32 result.
 ULPS = Tolerance(rtol={"f32": 4 * 2.0**-23, "f64": 2 * 2.0**-52, "c64": 1e-5, "c128": 1e-13},
@@ -265,7 +265,7 @@ def cast_array(x: Array, dtype: DType) -> Array:
         return np.asarray(x.astype(dtype.numpy))
 
 
-def _cast_samples(dtype: DType, rng: np.random.Generator) -> Any:
+def _cast_samples(dtype: DType, rng: Rng) -> Any:
     return [s for to in dtypes.ALL for s in unary_samples(-300.0, 300.0, dtype=to)(dtype, rng)[4:]]
 
 
