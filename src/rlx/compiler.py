@@ -15,26 +15,30 @@ from rlx.passes import PassManager, PassRecord, default_pipeline
 from rlx.runtime import kernels
 from rlx.runtime.kernels import KernelTable
 
-
 # Constants up to this size stay readable in the compiled graph.
 KEPT_BYTES = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A graph whose sizes are numbers, lowered and planned."""
+    """A graph whose sizes are numbers, lowered and planned.
+
+    `owned` tells whether the graph was made by passes; else it is the caller's own.
+    """
 
     graph: Graph
     program: Program
     records: tuple[PassRecord, ...]
     table: KernelTable
+    owned: bool = True
 
     def release(self) -> None:
         """Let go of constants that have been bound or packed, so that they are not held twice."""
         for weight in self.program.weights:
             if weight.transform is not None:
                 weight.array = None
-        self.graph.release(KEPT_BYTES)
+        if self.owned:
+            self.graph.release(KEPT_BYTES)
 
 
 def legalise(graph: Graph, backend: str = "cpu") -> None:
@@ -91,4 +95,4 @@ def compile_static(graph: Graph, options: CompileOptions) -> Compiled:
     memory.plan(program)
     if options.check:
         memory.check(program)
-    return Compiled(final, program, tuple(manager.records), table)
+    return Compiled(final, program, tuple(manager.records), table, owned=final is not graph)

@@ -300,6 +300,20 @@ def test_graph_stays_usable_after_compile() -> None:
     assert list(second.run(feed).keys()) == ["y", "z"]
 
 
+@pytest.mark.parametrize("optimize", [False, True])
+def test_constants_of_a_graph_stay_after_compile(optimize: bool) -> None:
+    """Whether or not a pass made a new graph: compile again, and look at every value."""
+    g = rlx.Graph("again")
+    w = np.arange(32 * 32, dtype=np.float32).reshape(32, 32)
+    g.output("y", g.input("x", (4, 32)) @ g.constant(w))
+    feed = {"x": np.ones((4, 32), np.float32)}
+    options = rlx.CompileOptions(optimize=optimize)
+    runs = [rlx.compile(g, options) for _ in range(2)]
+    for exe in runs:
+        np.testing.assert_array_equal(exe.run(feed)["y"], feed["x"] @ w)
+        assert any((v.shape == (4, 32)) for v in exe.dump_nodes(feed).values())
+
+
 def test_values_of_another_graph_are_refused() -> None:
     a, b = rlx.Graph("a"), rlx.Graph("b")
     x, y = a.input("x", (1,)), b.input("y", (1,))
