@@ -136,10 +136,11 @@ RLX_VMATH rlx_v32 rlx_vexp_tail(rlx_v32 r) {
 RLX_VMATH rlx_v32 rlx_vexp_core(rlx_v32 x, rlx_v32 *k) {
     return rlx_vexp_tail(rlx_vexp_reduce(x, k));
 }
-/* exp(x) = *m 2^k with e = exp(x), for x <= 0; below `low` everything is 0 */
+/* exp(x) = (1 + *m) 2^k for x <= 0; below `low` everything is 0. Products with
+ * the mantissa are taken as y + y *m, which rounds once less. */
 RLX_VMATH rlx_v32 rlx_vexp_negative(rlx_v32 x, float low, rlx_v32 *m, rlx_v32 *k) {
-    *m = 1.0f + rlx_vexp_core(rlx_vmax(rlx_vall(low), x), k);
-    return rlx_vscale(*m, *k);
+    *m = rlx_vexp_core(rlx_vmax(rlx_vall(low), x), k);
+    return rlx_vscale(1.0f + *m, *k);
 }
 
 RLX_VMATH rlx_v32 rlx_vexp_f32(rlx_v32 x) {
@@ -174,8 +175,8 @@ RLX_VMATH rlx_v32 rlx_vsigmoid_f32(rlx_v32 x) {
 RLX_VMATH rlx_v32 rlx_vsilu_f32(rlx_v32 x) {
     rlx_mask32 below = RLX_VLESS(x, rlx_vall(0));
     rlx_v32 m, k, e = rlx_vexp_negative(-rlx_vabs(x), -120.0f, &m, &k);
-    rlx_v32 low = rlx_vmax(rlx_vall(-120.0f), x) * m;
-    rlx_v32 r = rlx_vselect(below, low, x) / (1.0f + e);
+    rlx_v32 low = rlx_vmax(rlx_vall(-120.0f), x);
+    rlx_v32 r = rlx_vselect(below, low + low * m, x) / (1.0f + e);
     return rlx_vscale(r, rlx_vselect(below, k, rlx_vall(0)));
 }
 
@@ -183,8 +184,9 @@ RLX_VMATH rlx_v32 rlx_vsilu_f32(rlx_v32 x) {
 RLX_VMATH rlx_v32 rlx_vmish_f32(rlx_v32 x) {
     rlx_mask32 below = RLX_VLESS(x, rlx_vall(0));
     rlx_v32 m, k, e = rlx_vexp_negative(-rlx_vabs(x), -120.0f, &m, &k);
-    rlx_v32 low = rlx_vmax(rlx_vall(-120.0f), x) * m * (e + 2.0f);
-    rlx_v32 top = rlx_vselect(below, low, x * (1.0f + 2.0f * e));
+    rlx_v32 low = rlx_vmax(rlx_vall(-120.0f), x);
+    low = low + low * m;
+    rlx_v32 top = rlx_vselect(below, low * e + 2.0f * low, x * (1.0f + 2.0f * e));
     rlx_v32 bottom = rlx_vselect(below, e * (e + 2.0f) + 2.0f, 2.0f * (e * (e + 1.0f)) + 1.0f);
     return rlx_vscale(top / bottom, rlx_vselect(below, k, rlx_vall(0)));
 }
@@ -206,8 +208,8 @@ RLX_VMATH rlx_v32 rlx_vlog_sigmoid_f32(rlx_v32 x) { return -rlx_vsoftplus_f32(-x
 
 /* ---- the normal distribution ---- */
 
-/* g(a) = exp(a^2/2) Phi(-a) = 0.5 / (1 + a h(a)), a in [0, 14.6]; h goes from
- * sqrt(2/pi) to sqrt(pi/2), so the errors of its polynomial weigh little */
+/* 1 + a h(a), where exp(a^2/2) Phi(-a) = 0.5 / (1 + a h(a)), a in [0, 14.6]; h goes
+ * from sqrt(2/pi) to sqrt(pi/2), so the errors of its polynomial weigh little */
 RLX_VMATH rlx_v32 rlx_vmills(rlx_v32 a) {
     rlx_v32 t = rlx_vrecip(1.0f + 0.3f * a), h = -0.202140197f * t + 1.13356566f;
     h = h * t - 2.54892111f;
@@ -218,7 +220,7 @@ RLX_VMATH rlx_v32 rlx_vmills(rlx_v32 a) {
     h = h * t - 0.152922899f;
     h = h * t - 0.303245664f;
     h = h * t + 1.2534467f;
-    return 0.5f / (1.0f + a * h);
+    return 1.0f + a * h;
 }
 /* exp(-scale a^2) = (1 + result) 2^k, a^2 without rounding error */
 RLX_VMATH rlx_v32 rlx_vexp_square(rlx_v32 a, float scale, rlx_v32 *k) {
@@ -231,14 +233,14 @@ RLX_VMATH rlx_v32 rlx_vexp_square(rlx_v32 a, float scale, rlx_v32 *k) {
 
 RLX_VMATH rlx_v32 rlx_vgelu_f32(rlx_v32 x) {
     rlx_v32 k, a = rlx_vmin(rlx_vall(14.6f), rlx_vabs(x));
-    rlx_v32 e = rlx_vexp_square(a, 0.5f, &k), g = rlx_vmills(a);
-    rlx_v32 v = rlx_vscale(rlx_vcopysign(a, x) * (g * e + g), k);
+    rlx_v32 e = rlx_vexp_square(a, 0.5f, &k);
+    rlx_v32 g = rlx_vcopysign(0.5f * a, x) / rlx_vmills(a), v = rlx_vscale(g * e + g, k);
     return rlx_vselect(RLX_VLESS(rlx_vall(0), x), x - v, v);
 }
 
 RLX_VMATH rlx_v32 rlx_verfc_f32(rlx_v32 x) {
     rlx_v32 k, a = rlx_vmin(rlx_vall(10.2f), rlx_vabs(x));
-    rlx_v32 e = rlx_vexp_square(a, 1.0f, &k), g = 2.0f * rlx_vmills(a * 0x1.6a09e6p+0f);
+    rlx_v32 e = rlx_vexp_square(a, 1.0f, &k), g = 1.0f / rlx_vmills(a * 0x1.6a09e6p+0f);
     rlx_v32 v = rlx_vscale(g * e + g, k);
     return rlx_vselect(RLX_VLESS(x, rlx_vall(0)), 2.0f - v, v);
 }
@@ -273,8 +275,8 @@ RLX_VMATH rlx_v32 rlx_vgelu_tanh_f32(rlx_v32 x) {
     w_low = w_low + (p_low + (0x1.49b16ap-29f * s - 0x1.857936p-25f));
     rlx_v32 v = a * w, v_low = rlx_vfma(a, w, -v) + a * w_low;
     rlx_v32 r = rlx_vexp_reduce(-v, &k) - v_low;
-    rlx_v32 m = 1.0f + rlx_vexp_tail(r), e = rlx_vscale(m, k);
-    rlx_v32 y = rlx_vselect(below, -a * m, x) / (1.0f + e);
+    rlx_v32 m = rlx_vexp_tail(r), e = rlx_vscale(1.0f + m, k);
+    rlx_v32 y = rlx_vselect(below, -a - a * m, x) / (1.0f + e);
     return rlx_vscale(y, rlx_vselect(below, k, rlx_vall(0)));
 }
 
@@ -285,9 +287,9 @@ RLX_VMATH rlx_v32 rlx_vswish_f32(rlx_v32 x, rlx_v32 slope, rlx_v32 slope_low) {
     rlx_mask32 below = RLX_VLESS(v, rlx_vall(0)), far = RLX_VLESS(rlx_vall(120), rlx_vabs(v));
     low = rlx_vselect(far, rlx_vall(0), rlx_vselect(below, low, -low));
     rlx_v32 k, r = rlx_vexp_reduce(rlx_vmax(rlx_vall(-120), -rlx_vabs(v)), &k) + low;
-    rlx_v32 m = rlx_vselect(far, rlx_vall(0), 1.0f + rlx_vexp_tail(r)), e = rlx_vscale(m, k);
-    rlx_v32 y = rlx_vselect(below, a * m, x) / (1.0f + e);
-    return rlx_vscale(y, rlx_vselect(below, k, rlx_vall(0)));
+    rlx_v32 m = rlx_vselect(far, rlx_vall(-1), rlx_vexp_tail(r)), e = rlx_vscale(1.0f + m, k);
+    rlx_v32 y = rlx_vselect(below, a + a * m, x) / (1.0f + e);
+    return rlx_vcopysign(rlx_vscale(y, rlx_vselect(below, k, rlx_vall(0))), x);
 }
 
 /* ---- logarithm ---- */
