@@ -152,12 +152,14 @@ def gemm_blocks(
     tiles = max(1, -(-m // mr))
     rows = max(1, -(-m // tiles))
     unit = (8 if m <= 3 else 4 if m <= 6 and mr > 6 else 6) * nr
-    n_blocks = -(-n * kc * size // _L2_BLOCK[mr])
-    nc = min(_split(n, n_blocks, unit), -(-n // nr) * nr) or nr
+    # Columns of B that stay in the second cache: through all of K, where that is wide enough for
+    # A to be read seldom, else for one pass.
+    column = size * (k if 2 * unit * k * size <= _L2_BLOCK[mr] else kc)
+    nc = min(_split(n, -(-n * column // _L2_BLOCK[mr]), unit), -(-n // nr) * nr) or nr
     n_blocks = max(1, -(-n // nc))
-    resident = k * n * size <= _L2_BLOCK[mr]
+    resident = k * nc * size <= _L2_BLOCK[mr] * 5 // 4
     # B comes from afar, or is packed by every task: then many rows must share it.
-    fewest = -(-224 // mr) if unpacked else 1 if resident else -(-56 // mr)
+    fewest = -(-224 // mr) if unpacked else 1 if resident else -(-112 // mr)
     most = -(-896 // mr) if k <= kc else -(-224 // mr)
     m_blocks = -(-tiles // most)
     if batch * n_blocks * m_blocks < want:

@@ -47,11 +47,14 @@ RLX_GEMM_DECLARE(double, f64)
 #define RLX_UPTO8(F, MR) RLX_UPTO6(F, MR) F(MR, 7) F(MR, 8)
 #if RLX_VREGS == 32
 #define RLX_SHAPES(F) \
-    RLX_UPTO8(F, 1) RLX_UPTO8(F, 2) RLX_UPTO8(F, 3) RLX_UPTO4(F, 4) RLX_UPTO4(F, 5) RLX_UPTO4(F, 6) RLX_UPTO3(F, 7) \
-    RLX_UPTO3(F, 8) RLX_UPTO2(F, 9) RLX_UPTO2(F, 10) RLX_UPTO2(F, 11) RLX_UPTO2(F, 12) RLX_UPTO2(F, 13) RLX_UPTO2(F, 14)
+    RLX_UPTO8(F, 1) RLX_UPTO8(F, 2) RLX_UPTO8(F, 3) RLX_UPTO4(F, 4) RLX_UPTO4(F, 5)      \
+    RLX_UPTO4(F, 6) RLX_UPTO3(F, 7) RLX_UPTO3(F, 8) RLX_UPTO2(F, 9) RLX_UPTO2(F, 10)     \
+    RLX_UPTO2(F, 11) RLX_UPTO2(F, 12) RLX_UPTO2(F, 13) RLX_UPTO2(F, 14)
 static const uint8_t rlx_widest[RLX_GEMM_MR + 1] = {0, 8, 8, 8, 4, 4, 4, 3, 3, 2, 2, 2, 2, 2, 2};
 #else
-#define RLX_SHAPES(F) RLX_UPTO8(F, 1) RLX_UPTO6(F, 2) RLX_UPTO4(F, 3) RLX_UPTO3(F, 4) RLX_UPTO2(F, 5) RLX_UPTO2(F, 6)
+#define RLX_SHAPES(F)                                                                     \
+    RLX_UPTO8(F, 1) RLX_UPTO6(F, 2) RLX_UPTO4(F, 3) RLX_UPTO3(F, 4) RLX_UPTO2(F, 5)      \
+    RLX_UPTO2(F, 6)
 static const uint8_t rlx_widest[RLX_GEMM_MR + 1] = {0, 8, 6, 4, 3, 2, 2};
 #endif
 

@@ -27,6 +27,9 @@
  * branch, which beats both a padded copy and cutting off the edge pixels (a tile
  * of one pixel is bound by the FMA latency). At 56 x 56 x 144 in cache, 3 x 3,
  * the moving of lines between L1 and L2 takes as long as the arithmetic.
+ * Measured, AVX-512, time of ONNX Runtime / ours: 3x3 112x112x32 2.2, 56x56x144 2.2,
+ * 28x28x192 1.4, 14x14x576 1.6, 7x7x960 1.6, 112x112x96 stride 2 2.3; 5x5 14x14x240 1.3;
+ * multiplier 2 28x28x64 2.5. 8 bits: 112x112x32 1.26, 14x14x576 1.03, 7x7x960 1.16.
  * The 8-bit kernel runs on the float one: for 128 channels at a time, a - a_zero
  * under a tile goes to a patch of floats in the first cache. Sums of up to 256
  * products of 9-bit integers are exact in float, so the result is exact.
@@ -164,8 +167,10 @@ static int depthwise_int8(const rlx_thunk *t, const rlx_frame *f, int64_t lo, in
                 q.in[2] = width;
                 widths_f32[tile.px](&tile, 0);
                 for (int64_t r = 0; r < tile.px; r++)
-                    for (float *v = acc + r * CHUNK; v < acc + r * CHUNK + n; v += RLX_W32)
-                        *(rlx_vi32u *)v = __builtin_convertvector((rlx_v32)*(rlx_v32u *)v, rlx_vi32);
+                    for (float *v = acc + r * CHUNK; v < acc + r * CHUNK + n; v += RLX_W32) {
+                        rlx_v32 sums = *(rlx_v32u *)v;
+                        *(rlx_vi32u *)v = __builtin_convertvector(sums, rlx_vi32);
+                    }
                 int64_t row = i * p.out[1] + x;
                 int status = rlx_int8_finish(t, f, &post, &columns, (int32_t *)acc, CHUNK, tile.px,
                                              n, row_sums, row, 0, c0, row * p.ldo + c0, p.ldo,

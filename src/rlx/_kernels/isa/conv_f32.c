@@ -28,6 +28,24 @@
  * output rows are shorter than a tile (7 x 7), rows are gathered one by one
  * into a block of MR x kc instead. All three add in the same order, so the bits
  * do not tell which it was. There is no im2col buffer.
+ * A transposed convolution falls apart into phases, one for each remainder of
+ * the output coordinates by the strides. The taps that hit a phase are an
+ * arithmetic progression, so a phase is a convolution of stride 1 whose weights
+ * are packed apart and whose output pixels are a stride apart: every output
+ * element is written once, and no multiplication by an inserted zero is done.
+ *
+ * Measured as in gemm_f32.c, AVX-512: time of ONNX Runtime / ours
+ *   3x3   56x56x64 -> 64     1.06      1x1   56x56x64 -> 256   1.44
+ *   3x3   28x28x128 -> 128   0.98      1x1   56x56x256 -> 64   1.35
+ *   3x3   14x14x256 -> 256   1.07      1x1   56x56x256 -> 512, stride 2   1.5
+ *   3x3   7x7x512 -> 512     1.06      1x1   112x112x32 -> 16  2.3
+ *   3x3   27x27x64 -> 256    1.2       1x1   14x14x96 -> 576   1.25
+ *   3x3   160x160x24 -> 24   1.5       7x7   224x224x3 -> 64, stride 2    1.1
+ *   3x3   28x28x256, 32 groups 1.5     3x3   224x224x3 -> 16, stride 2    1.5
+ *   3x3   56x56x128, 32 groups 0.9
+ * Gathering every tile (no patches) cost 3 to 15 % in 3x3 layers. A group of 4
+ * channels fills a quarter of a panel and its stretches are short: that is the
+ * slowest case.
  */
 #include "epilogue.h"
 #include "gemm.h"
