@@ -34,7 +34,7 @@ class Variant:
         self.store = store
         self.threads = threads
         self.name = name
-        self.linked = link(compiled.program, compiled.table) if like is None else like.linked
+        self.linked: _interp.Program = link(compiled.program, compiled.table) if like is None else like.linked
         program = compiled.program
         ins = [(p.name, p.dtype.numpy, p.shape, program.input_slot(i)) for i, p in enumerate(program.inputs)]
         outs = [(p.name, p.dtype.numpy, p.shape, program.output_slot(i)) for i, p in enumerate(program.outputs)]
@@ -42,7 +42,7 @@ class Variant:
         self.executor = _interp.Executor(self.linked, ins, outs, self.helper, threads)
         if state is not None:
             self.executor.state = state
-        self.scratch = aligned(max(64, program.arena_bytes))
+        self.scratch: Array = aligned(max(64, program.arena_bytes))
         self.executor.bind(0, self.scratch)
         self.raw_outputs: list[Array] | None = None
         for i, weight in enumerate(program.weights):
