@@ -10,7 +10,6 @@ from rlx.runtime.binding import Helper
 from rlx.runtime.link import link
 from rlx.runtime.weights import WeightStore, aligned
 
-
 # Weights from which on the leftovers of compiling are worth giving back to the system.
 TRIM_BYTES = 4 << 20
 
