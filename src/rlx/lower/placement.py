@@ -100,6 +100,41 @@ def lower_tile(ctx: Context, node: Node) -> None:
     )
 
 
+@lowering("repeat")
+def lower_repeat(ctx: Context, node: Node) -> None:
+    """One call per pair of neighbouring axes that grow, the last ones first."""
+    x, out = node.inputs[0], node.outputs[0]
+    assert x is not None
+    shape, repeats = list(shape_of(x)), node.attrs["repeats"]
+    source = ctx.operand(x)
+    if size_of(out) == 0:
+        ctx.result(out)
+        return
+    todo = [axis for axis, r in enumerate(repeats) if r != 1]
+    if not todo:
+        ctx.alias(out, source)
+        return
+    itemsize = x.dtype.itemsize
+    while todo:
+        axis = todo.pop()
+        above = axis - 1 if todo and todo[-1] == axis - 1 else None
+        if above is not None:
+            todo.pop()
+        inner, w = math.prod(shape[axis + 1 :]), shape[axis]
+        before = math.prod(shape)
+        rows = before // (w * inner)
+        rh = repeats[above] if above is not None else 1
+        for a in (axis, above):
+            if a is not None:
+                shape[a] *= repeats[a]
+        nbytes = math.prod(shape) * itemsize
+        target = ctx.temp(nbytes, "repeated") if todo else ctx.result(out)
+        ctx.call(f"repeat.b{itemsize}", [ctx.read(source, before * itemsize), ctx.write(target)],
+                 {"w": w, "inner": inner, "rh": rh, "rw": repeats[axis]}, extent=rows,
+                 grain=max(1, 16384 // (w * inner * rh * repeats[axis])), cost=copy_cost(nbytes))  # fmt: skip
+        source = target
+
+
 @lowering("flip")
 def lower_flip(ctx: Context, node: Node) -> None:
     """A strided copy that reads backwards."""

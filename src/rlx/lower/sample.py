@@ -2,6 +2,7 @@
 
 import math
 
+from rlx.errors import LoweringError
 from rlx.ir.graph import Node
 from rlx.lower.context import Context, lowering, shape_of, size_of
 
@@ -16,6 +17,8 @@ def lower_grid_sample(ctx: Context, node: Node) -> None:
     assert x is not None and grid is not None
     out = node.outputs[0]
     shape = shape_of(x)
+    if math.prod(shape[2:]) >= 2**31:
+        raise LoweringError(f"grid_sample: a plane must have less than 2^31 elements, got {shape[2:]}")
     points = math.prod(shape_of(grid)[1:-1])
     mode = MODES[node.attrs["mode"]]
     taps = (1, 2, 4)[mode] ** (x.rank - 2)

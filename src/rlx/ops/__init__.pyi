@@ -1111,6 +1111,14 @@ def reduce_sum_square(
     name: str | None = None,
 ) -> Value: ...
 def relu(x: Operand, /, *, graph: Graph | None = None, name: str | None = None) -> Value: ...
+def repeat(
+    x: Operand,
+    /,
+    *,
+    repeats: int | Sequence[int],
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def reshape(
     x: Operand,
     /,

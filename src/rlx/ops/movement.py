@@ -130,6 +130,34 @@ tile = OpDef(
 )
 
 
+def _infer_repeat(x: TensorType, repeats: tuple[int, ...]) -> tuple[TensorType, ...]:
+    if len(repeats) != x.rank or any(r < 0 for r in repeats):
+        raise TypeRuleError(f"repeat: repeats must be {x.rank} numbers >= 0, got {list(repeats)}")
+    return (x.with_shape([d * r for d, r in zip(x.shape, repeats, strict=True)]),)
+
+
+def _repeat(x: Array, repeats: tuple[int, ...]) -> Array:
+    for axis, r in enumerate(repeats):
+        x = np.repeat(x, r, axis)
+    return x
+
+
+def _repeat_samples(dtype: DType, rng: Rng) -> list[Sample]:
+    cases: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+        ((7,), (2,)), ((3, 17), (3, 4)), ((3, 17), (1, 3)), ((2, 3, 4), (1, 2, 1)), ((2, 3, 4, 5), (1, 2, 2, 1)),
+        ((2, 3, 2, 3), (2, 3, 2, 5)), ((3, 4), (0, 2)), ((0, 2), (2, 2)), ((), ()), ((2, 1, 33), (1, 2, 2)),
+    ]  # fmt: skip
+    return [Sample((data(rng, dtype, *s),), {"repeats": r}) for s, r in cases]
+
+
+repeat = OpDef(
+    "repeat", ("x",), _infer_repeat, _repeat, "Every element several times in a row, along each axis.",
+    dtypes=dtypes.ALL, attrs=(Attr("repeats", "ints"),), traits=MOVEMENT, samples=_repeat_samples, tolerance=EXACT,
+    errors=lambda: [ErrorSample((np.zeros((2, 3), np.float32),), {"repeats": (2,)}, "repeats must"),
+                    ErrorSample((np.zeros((2, 3), np.float32),), {"repeats": (2, -1)}, "repeats must")],
+)  # fmt: skip
+
+
 def _infer_flip(x: TensorType, axes: tuple[int, ...] | None) -> tuple[TensorType, ...]:
     normal_axes(axes, x.rank, "flip")
     return (x,)

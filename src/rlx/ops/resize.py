@@ -19,7 +19,7 @@ from rlx.errors import TypeRuleError
 from rlx.ir.dims import AnyDim
 from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample, Tolerance
 from rlx.ir.types import TensorType, normal_axis, static_shape
-from rlx.ops import binary, index, unary
+from rlx.ops import binary, index, movement, unary
 from rlx.ops._rules import Rng, data, require_dtype, require_rank
 
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
@@ -207,7 +207,7 @@ def _infer_resize(x: TensorType, **attrs: Any) -> tuple[TensorType, ...]:
 
 
 def axis_plan(shape: Sequence[int], out: Sequence[int], attrs: dict[str, Any]) -> list[tuple[int, Array, Array, Array]]:
-    """(axis, places, weights, outside) of the axes that change, those that shrink most first."""
+    """(axis, places, weights, outside) of the axes that change, those that grow least first."""
     found = []
     rank = len(shape)
     for axis, (n, m) in enumerate(zip(shape, out, strict=True)):
@@ -219,7 +219,7 @@ def axis_plan(shape: Sequence[int], out: Sequence[int], attrs: dict[str, Any]) -
         if n == m and scale == 1 and roi == (0.0, 1.0) and not shifted:
             continue
         found.append((axis, *tables(n, m, scale, roi, attrs)))
-    return sorted(found, key=lambda item: out[item[0]] / max(shape[item[0]], 1))
+    return sorted(found, key=lambda item: (out[item[0]] / max(shape[item[0]], 1), -item[0]))
 
 
 def _outside(rank: int, plan: list[tuple[int, Array, Array, Array]]) -> Array | None:
@@ -231,13 +231,27 @@ def _outside(rank: int, plan: list[tuple[int, Array, Array, Array]]) -> Array | 
     return mask
 
 
+def _whole_factor(places: Array, n: int) -> int | None:
+    """How often each of n elements comes, if all do so equally often and in order."""
+    factor = len(places) // max(n, 1)
+    return factor if factor and np.array_equal(places, np.repeat(np.arange(n), factor)) else None
+
+
 def _decompose_resize(x: Any, **attrs: Any) -> Any:
     graph, dtype = x.graph, x.dtype
     shape = _sizes(x.type, attrs["sizes"], attrs["scales"])
     plan = axis_plan(static_shape(x.shape, "resize"), static_shape(shape, "resize"), attrs)
     y = x
     if attrs["mode"] == "nearest":
-        for axis, places, _, _ in plan:
+        whole = [_whole_factor(places[0], x.shape[axis]) for axis, places, _, _ in plan]
+        factors = [1] * x.rank
+        for (axis, *_), factor in zip(plan, whole, strict=True):
+            factors[axis] = factor or 1
+        if max(factors, default=1) > 1:
+            y = movement.repeat(y, repeats=factors)
+        for (axis, places, _, _), factor in zip(plan, whole, strict=True):
+            if factor:
+                continue
             y = index.gather(y, graph.constant(places[0]), axis=axis)
     else:
         wide = dtypes.f32 if dtype.is_half else dtype

@@ -20,8 +20,10 @@
  *   as ONNX has it. Points outside count as 0.
  * T in f32, f64.
  *
- * grid_sample makes places and weights of CHUNK points at a time and then goes
- * over the channels, so that the arithmetic of a point is done once.
+ * grid_sample makes places and weights of CHUNK points at a time, an axis at a
+ * time, and then goes over the channels, so that the arithmetic of a point is
+ * done once; all loops run along the points, without branches. A plane has less
+ * than 2^31 elements (the lowering sees to it).
  */
 #include <math.h>
 
@@ -36,14 +38,18 @@ enum { ZEROS, BORDER, REFLECTION };
 
 #define T float
 #define FN(name) name##_f32
+#define FLOOR floorf
+#define RINT rintf
 #include "grid.inc"
 #undef T
 #undef FN
+#undef FLOOR
+#undef RINT
 #define T double
 #define FN(name) name##_f64
+#define FLOOR floor
+#define RINT rint
 #include "grid.inc"
-#undef T
-#undef FN
 
 #define ROWS(TN)                                                                            \
     {"grid_sample." #TN, grid_sample_##TN, "channels points mode padding align in:*", 0},   \
