@@ -23,7 +23,7 @@ class Models:
             raise NotImplementedError("RLX_BENCH_MODELS is not set")
         try:
             self.model = rlx.load(Path(FOLDER) / name, threads=1)
-            self.inputs = make_inputs(self.model.signature.inputs, [], [])
+            self.inputs, _ = make_inputs(self.model.signature.inputs, [], [])
             self.model.run(self.inputs)
         except rlx.RlxError as error:
             raise NotImplementedError(str(error)) from error

@@ -16,31 +16,20 @@ from rlx.runtime.report import explain, human, table_html
 MOST_NODES = 1500
 MOST_PARTS = 8
 
-# Fill and edge of a box by family of ops; families that are not named share the last.
-COLOURS = {
-    "input": ("#e8eaed", "#5f6368"),
-    "output": ("#202124", "#202124"),
-    "fused": ("#d7e3fc", "#3b5bdb"),
-    "unary": ("#d3f0e5", "#0b7a5b"),
-    "binary": ("#d3f0e5", "#0b7a5b"),
-    "matmul": ("#ffd8cc", "#c43e1c"),
-    "conv": ("#ffd8cc", "#c43e1c"),
-    "attention": ("#ffd8cc", "#c43e1c"),
-    "rnn": ("#ffd8cc", "#c43e1c"),
-    "reduce": ("#fff0c2", "#a87400"),
-    "norm": ("#fff0c2", "#a87400"),
-    "pool": ("#fff0c2", "#a87400"),
-    "view": ("#eceff3", "#8a94a3"),
-    "movement": ("#eceff3", "#8a94a3"),
-    "quant": ("#ead9f7", "#7b2cbf"),
-    "control": ("#fbd5e5", "#b3205f"),
-    "": ("#f3f0e8", "#7a6a45"),
-}
+# What a box does, in words; its fill and edge; the families of ops it stands for. The last is for all others.
 GROUPS = (
-    ("products, convolution, attention, recurrence", "matmul"), ("fused elementwise", "fused"),
-    ("elementwise", "unary"), ("reductions, normalisation", "reduce"), ("moves data or a view", "view"),
-    ("quantised", "quant"), ("control flow", "control"), ("other", ""),
+    ("products, convolution, attention, recurrence", "#ffd8cc", "#c43e1c", ("matmul", "conv", "attention", "rnn")),
+    ("fused elementwise", "#d7e3fc", "#3b5bdb", ("fused",)),
+    ("elementwise", "#d3f0e5", "#0b7a5b", ("unary", "binary")),
+    ("reductions, normalisation, pooling", "#fff0c2", "#a87400",
+     ("reduce", "norm", "softmax", "pool", "cumulative", "order", "loss")),
+    ("moves data or a view", "#eceff3", "#8a94a3", ("view", "movement", "index", "resize", "sample")),
+    ("quantised", "#ead9f7", "#7b2cbf", ("quant", "int8")),
+    ("control flow", "#fbd5e5", "#b3205f", ("control", "dynamic")),
+    ("other", "#f3f0e8", "#7a6a45", ()),
 )
+COLOURS = {family: (fill, edge) for _, fill, edge, families in GROUPS for family in families}
+OTHER, INPUT_BOX, OUTPUT_BOX = GROUPS[-1][1:3], ("#e8eaed", "#5f6368"), ("#202124", "#202124")
 
 STYLE = """
 :root{--ink:#202124;--soft:#5f6368;--line:#dadce0;--paper:#fff}
@@ -118,8 +107,7 @@ def _tables(part: Compiled) -> list[str]:
 def legend() -> str:
     """What the colours mean."""
     parts = []
-    for label, family in GROUPS:
-        fill, edge = COLOURS[family]
+    for label, fill, edge, _ in GROUPS:
         parts.append(f'<span><i style="background:{fill};border-color:{edge}"></i>{label}</span> ')
     return f'<p class="legend">{"".join(parts)}</p>'
 
@@ -139,9 +127,9 @@ def _title(node: Node) -> str:
 
 def _colours(node: Node) -> tuple[str, str]:
     if node.op is INPUT:
-        return COLOURS["input"]
+        return INPUT_BOX
     family = "fused" if node.op.name == "region" else FAMILY.get(node.op.name, "")
-    return COLOURS.get(family, COLOURS[""])
+    return COLOURS.get(family, OTHER)
 
 
 def _tooltip(node: Node) -> str:
@@ -178,7 +166,7 @@ def graph_svg(graph: Graph) -> str:
             for chain in drawing.edges]
     for i, ((title, subtitle), box) in enumerate(zip(labels, drawing.boxes, strict=True)):
         node = nodes[i] if i < len(nodes) else None
-        fill, edge = _colours(node) if node is not None else COLOURS["output"]
+        fill, edge = _colours(node) if node is not None else OUTPUT_BOX
         ink = "#fff" if node is None else "#202124"
         soft = ' style="fill:#c8ccd1"' if node is None else ""
         tip = _tooltip(node) if node is not None else f"output {title}: {subtitle}"

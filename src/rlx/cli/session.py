@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx import dtypes
-from rlx.errors import ConfigError
+from rlx.errors import ConfigError, RlxError
 from rlx.loading import load
 
 Array = npt.NDArray[Any]
@@ -68,10 +68,15 @@ def open_session(options: argparse.Namespace) -> Session:
     """Load the model that the options name, make its inputs, run it once."""
     with step(f"loading {options.model.name}", options.quiet):
         model = load(options.model, threads=options.threads)
-    inputs = make_inputs(model.signature.inputs, options.input, options.dim, options.quiet)
+    inputs, guessed = make_inputs(model.signature.inputs, options.input, options.dim, options.quiet)
     session = Session(options.model, model, inputs, options.quiet)
-    with session.step("compiling and first run"):
-        model.run(inputs)
+    try:
+        with session.step("compiling and first run"):
+            model.run(inputs)
+    except RlxError as error:
+        if guessed:
+            error.add_note(f"hint: sizes {', '.join(guessed)} were taken as 1; --dim {guessed[0]}=N sets one")
+        raise
     return session
 
 
@@ -87,15 +92,15 @@ def _pairs(items: Sequence[str], option: str) -> dict[str, str]:
 
 def make_inputs(
     declared: Mapping[str, Declared], given: Sequence[str], dims: Sequence[str], quiet: bool = True
-) -> dict[str, Any]:
-    """Arrays for every input that must be given.
+) -> tuple[dict[str, Any], list[str]]:
+    """Arrays for every input that must be given, and the open sizes that were taken as 1.
 
     Raises
     ------
     ConfigError
         An option names no input, or its value cannot be read.
     """
-    sizes = {}
+    sizes: dict[str, int] = {}
     for name, text in _pairs(dims, "--dim").items():
         if not text.isdigit():
             raise ConfigError(f"--dim: size {name!r} must be a whole number, got {text!r}")
@@ -110,6 +115,7 @@ def make_inputs(
             raise ConfigError(f"--input: must name one of {list(declared)}, got {name!r}")
     rng = np.random.default_rng(0)
     random = []
+    guessed: list[str] = []
     for name, port in declared.items():
         if name in arrays and name not in named:
             continue
@@ -117,11 +123,11 @@ def make_inputs(
             continue
         if name not in named:
             random.append(name)
-        arrays[name] = _value(name, port, named.get(name, "random"), sizes, rng)
+        arrays[name] = _value(name, port, named.get(name, "random"), sizes, rng, guessed)
     if random and not quiet:
         made = ", ".join(f"{n} {np.asarray(arrays[n]).dtype}{list(np.shape(arrays[n]))}" for n in random)
         print(f"random input: {made}", file=sys.stderr)
-    return arrays
+    return arrays, guessed
 
 
 def _read_npz(file: str, declared: Mapping[str, Declared]) -> dict[str, Array]:
@@ -133,12 +139,13 @@ def _read_npz(file: str, declared: Mapping[str, Declared]) -> dict[str, Array]:
     return found
 
 
-def _value(name: str, port: Declared, text: str, sizes: Mapping[str, int], rng: np.random.Generator) -> Any:
+def _value(name: str, port: Declared, text: str, sizes: Mapping[str, int], rng: np.random.Generator,
+           guessed: list[str]) -> Any:
     if text.endswith(".npy"):
         return np.load(text, allow_pickle=False)
     if port.kind not in ("tensor", "optional"):
         raise ConfigError(f"--input {name}: an input of kind {port.kind} cannot be made up; use the Python interface")
-    shape = tuple(_size(name, i, d, sizes) for i, d in enumerate(port.shape or ()))
+    shape = tuple(_size(name, i, d, sizes, guessed) for i, d in enumerate(port.shape or ()))
     if port.dtype == "string":
         return np.full(shape, "" if text in ("random", "zeros") else text, object)
     known = dtypes.BY_NAME.get(port.dtype)
@@ -158,10 +165,14 @@ def _value(name: str, port: Declared, text: str, sizes: Mapping[str, int], rng: 
         ) from None
 
 
-def _size(name: str, axis: int, dim: int | str | None, sizes: Mapping[str, int]) -> int:
+def _size(name: str, axis: int, dim: int | str | None, sizes: Mapping[str, int], guessed: list[str]) -> int:
     if isinstance(dim, int) and dim >= 0:
         return dim
-    for key in (str(dim), f"{name}.{axis}"):
+    place = f"{name}.{axis}"
+    for key in (str(dim), place):
         if key in sizes:
             return sizes[key]
+    key = dim if isinstance(dim, str) else place
+    if key not in guessed:
+        guessed.append(key)
     return 1
