@@ -63,24 +63,33 @@ CLAMP_LOOP(u16, uint16_t, f64, double)
  * compiler makes of the selects is four times slower. `max` and `min` give the
  * second operand for NaN. */
 #if defined(__AVX512BW__)
-#define NARROW(to, TO, bounded, pack, bits)                                               \
+#define NARROW(to, TO, bounded, pack, store)                                              \
     static int cast_##to##_f32(RLX_EW_ARGS) {                                             \
         const float *a = a_;                                                              \
         TO *d = dst;                                                                      \
-        for (int64_t i = 0; i < n; i += 16) {                                             \
-            __mmask16 m = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : 0xFFFF;         \
+        int64_t i = 0;                                                                    \
+        for (; i + 16 <= n; i += 16) {                                                    \
+            __m512 x = _mm512_loadu_ps(a + i);                                            \
+            store##_WHOLE(d + i, pack(_mm512_cvttps_epi32(bounded)));                     \
+        }                                                                                 \
+        if (i < n) {                                                                      \
+            __mmask16 m = (__mmask16)((1u << (n - i)) - 1);                               \
             __m512 x = _mm512_maskz_loadu_ps(m, a + i);                                   \
-            _mm512_mask_##pack##_storeu_epi##bits(d + i, m, _mm512_cvttps_epi32(bounded)); \
+            store##_PART(d + i, m, pack(_mm512_cvttps_epi32(bounded)));                   \
         }                                                                                 \
         return RLX_OK;                                                                    \
     }
+#define BYTES_WHOLE(p, v) _mm_storeu_si128((__m128i *)(p), v)
+#define BYTES_PART(p, m, v) _mm_mask_storeu_epi8(p, m, v)
+#define WORDS_WHOLE(p, v) _mm256_storeu_si256((__m256i *)(p), v)
+#define WORDS_PART(p, m, v) _mm256_mask_storeu_epi16(p, m, v)
 #define SIGNED(high)                                                                      \
     _mm512_maskz_min_ps(_mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), x, _mm512_set1_ps(high))
 #define UNSIGNED(high) _mm512_min_ps(_mm512_max_ps(x, _mm512_setzero_ps()), _mm512_set1_ps(high))
-NARROW(i8, int8_t, SIGNED(127), cvtsepi32, 8)
-NARROW(i16, int16_t, SIGNED(32767), cvtsepi32, 16)
-NARROW(u8, uint8_t, UNSIGNED(255), cvtepi32, 8)
-NARROW(u16, uint16_t, UNSIGNED(65535), cvtepi32, 16)
+NARROW(i8, int8_t, SIGNED(127), _mm512_cvtsepi32_epi8, BYTES)
+NARROW(i16, int16_t, SIGNED(32767), _mm512_cvtsepi32_epi16, WORDS)
+NARROW(u8, uint8_t, UNSIGNED(255), _mm512_cvtepi32_epi8, BYTES)
+NARROW(u16, uint16_t, UNSIGNED(65535), _mm512_cvtepi32_epi16, WORDS)
 #elif defined(__AVX2__)
 #define NARROW(to, TO, bounded, pack)                                                     \
     static int cast_##to##_f32(RLX_EW_ARGS) {                                             \
@@ -173,7 +182,55 @@ RLX_EW1(cast_f32_f16, uint16_t, float, rlx_f16_to_f32(x))
 RLX_EW1(cast_f16_f32, float, uint16_t, rlx_f32_to_f16(x))
 #endif
 RLX_EW1(cast_f32_bf16, uint16_t, float, rlx_bf16_to_f32(x))
+
+#if defined(__AVX512BW__)
+RLX_INLINE __m256i bf16_of_16(__m512 x) {
+    __m512i u = _mm512_castps_si512(x), high = _mm512_srli_epi32(u, 16);
+    __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    __m512i even = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF));
+    __m512i r = _mm512_srli_epi32(_mm512_add_epi32(u, even), 16);
+    __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(r, nan, high, _mm512_set1_epi32(0x40)));
+}
+static int cast_bf16_f32(RLX_EW_ARGS) {
+    const float *a = a_;
+    uint16_t *d = dst;
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((__m256i *)(d + i), bf16_of_16(_mm512_loadu_ps(a + i)));
+    if (i < n) {
+        __mmask16 m = (__mmask16)((1u << (n - i)) - 1);
+        _mm256_mask_storeu_epi16(d + i, m, bf16_of_16(_mm512_maskz_loadu_ps(m, a + i)));
+    }
+    return RLX_OK;
+}
+#elif defined(__AVX2__)
+RLX_INLINE __m256i bf16_of_8(const float *a) {
+    __m256 x = _mm256_loadu_ps(a);
+    __m256i u = _mm256_castps_si256(x), high = _mm256_srli_epi32(u, 16);
+    __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+    __m256i even = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF));
+    __m256i r = _mm256_srli_epi32(_mm256_add_epi32(u, even), 16);
+    __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
+    __m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
+    return _mm256_blendv_epi8(r, quiet, _mm256_castps_si256(nan));
+}
+static int cast_bf16_f32(RLX_EW_ARGS) {
+    const float *a = a_;
+    uint16_t *d = dst;
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m256i packed = _mm256_packus_epi32(bf16_of_8(a + i), bf16_of_8(a + i + 8));
+        packed = _mm256_permute4x64_epi64(packed, 0xD8);
+        _mm256_storeu_si256((__m256i *)(d + i), packed);
+    }
+    for (; i < n; i++)
+        d[i] = rlx_f32_to_bf16(a[i]);
+    return RLX_OK;
+}
+#else
 RLX_EW1(cast_bf16_f32, float, uint16_t, rlx_f32_to_bf16(x))
+#endif
 RLX_EW1(round_bf16_f32, float, float, rlx_bf16_to_f32(rlx_f32_to_bf16(x)))
 
 /* dst = second(first(a)) by blocks */
