@@ -108,12 +108,14 @@ def test_tiles_and_gathers_agree(level):
     out, plan = convolve(s, x, w, level)
     assert (out[..., 1:-1, :] == out[..., 1:2, :]).all()
     assert plan.extent >= 1
-    s = gemm.conv_shape((2, 30, 60, 24), 40, (3, 3), pads=(1, 1, 1, 1))
-    x, w = random(2, 1, 30, 60, 24), random(40, 1, 3, 3, 24)
-    one, plan = convolve(s, x, w, level)
-    assert plan.extent > 2
-    assert (one == convolve(s, x, w, level, threads=2)[0]).all()
-    assert (one == convolve(s, x, w, level, threads=2, grain=3)[0]).all()
+    for spatial in [(30, 60), (1, 2000)]:
+        s = gemm.conv_shape((2, *spatial, 24), 40, (3, 3), pads=(1, 1, 1, 1))
+        x, w = random(2, 1, *spatial, 24), random(40, 1, 3, 3, 24)
+        one, plan = convolve(s, x, w, level)
+        assert plan.extent > 2
+        assert (one == convolve(s, x, w, level, threads=2)[0]).all()
+        assert (one == convolve(s, x, w, level, threads=2, grain=3)[0]).all()
+        check(one, x, w, s)
 
 
 def test_channel_slices_and_clamp(level):
@@ -183,6 +185,8 @@ TRANSPOSED = [
     ((7,), 700, 3, (3,), (2,), (2,), (1, 1), (1,), 1),
     ((2, 3, 4), 3, 4, (2, 3, 2), (2, 1, 2), (1, 2, 1), (0, 1, 0, 1, 1, 0), (0, 0, 1), 1),
     ((1, 1), 2, 3, (1, 1), (3, 3), (1, 1), (0, 0, 0, 0), (2, 1), 1),
+    ((9, 21), 24, 1, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), (0, 0), 1),
+    ((5, 11), 3, 3, (3, 2), (2, 2), (1, 1), (1, 0, 0, 0), (0, 0), 1),
 ]
 
 
@@ -210,8 +214,9 @@ def test_conv_transpose(case, dtype, level, guarded):
         return full[crop]
 
     plan = gemm.plan_pack_conv_transpose(s, dtype=dtype, level=level)
-    packed = np.full(groups * gemm.packed_bytes(s.depth, s.oc, dtype, level) // x.itemsize, np.nan,
-                     x.dtype)
+    size = gemm.conv_transpose_packed_bytes(s, dtype=dtype, level=level)
+    assert size <= groups * gemm.packed_bytes(s.depth, s.oc, dtype, level)
+    packed = np.full(size // x.itemsize, np.nan, x.dtype)
     call_kernel(plan.kernel, [w, packed], plan.attrs, extent=plan.extent, level=level, threads=2)
     plan = gemm.plan_conv_transpose(s, dtype=dtype, level=level)
     for threads in (1, 2):
@@ -224,7 +229,7 @@ def test_conv_transpose(case, dtype, level, guarded):
         assert (np.abs(out - (scatter(x, w) + bias)) <= TOLERANCE[dtype] * size).all()
 
 
-KINDS = ["conv", "depthwise", "transpose"]
+KINDS = ["conv", "depthwise", "transpose", "merged"]
 
 
 @pytest.mark.parametrize("narrow", [False, True])
@@ -234,9 +239,13 @@ def test_epilogue(kind, narrow, level):
     ew = kernels.table(level).ew
     c, oc, ldo = 20, 20 if kind == "depthwise" else 35, 40
     groups = c if kind == "depthwise" else 1
-    shape = gemm.conv_transpose_shape if kind == "transpose" else gemm.conv_shape
-    s = shape((2, 9, 31, c), oc, (3, 3), strides=(2, 2), pads=(1, 1, 1, 1), groups=groups)
-    x, w = random(2, 1, 9, 31, c), random(oc, 1, 3, 3, s.c)
+    if kind == "merged":
+        ldo = oc = 3
+        s = gemm.conv_transpose_shape((2, 9, 31, c), oc, (2, 2), strides=(2, 2))
+    else:
+        shape = gemm.conv_transpose_shape if kind == "transpose" else gemm.conv_shape
+        s = shape((2, 9, 31, c), oc, (3, 3), strides=(2, 2), pads=(1, 1, 1, 1), groups=groups)
+    x, w = random(2, 1, 9, 31, c), random(oc, *s.kernel, s.c)
     bias, row = random(oc), random(oc) + 1
     full = random(s.rows, oc + 3)
     same = random(s.rows, ldo)
@@ -244,6 +253,7 @@ def test_epilogue(kind, narrow, level):
         "conv": (gemm.plan_conv, gemm.plan_pack_conv),
         "depthwise": (gemm.plan_depthwise, None),
         "transpose": (gemm.plan_conv_transpose, gemm.plan_pack_conv_transpose),
+        "merged": (gemm.plan_conv_transpose, gemm.plan_pack_conv_transpose),
     }[kind]
     if pack is None:
         packed = np.ascontiguousarray(np.moveaxis(w[..., 0], 0, -1))

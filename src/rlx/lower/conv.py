@@ -117,7 +117,8 @@ def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: V
     else:
         size = at.groups * gemm.packed_bytes(shape.depth, shape.oc, dtype.name, ctx.isa)
         kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, size, pack.extent,
-                                          (pack.kernel, ctx.isa, weight, at.groups, at.strides, at.dilations, at.pads), first=order))
+                                          (pack.kernel, ctx.isa, weight, at.groups, at.strides, at.dilations, at.pads, pack.attrs.get("merge")),
+                                          first=order))
     nbytes = math.prod(x_shape) * dtype.itemsize
     work = ctx.work(plan.workspace) if plan.workspace else None
     ctx.call(plan.kernel, [ctx.read(x, nbytes), ctx.read(kernel), ctx.write(out, reach(out_shape, row) * last.itemsize),

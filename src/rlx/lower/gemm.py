@@ -406,8 +406,8 @@ def plan_conv(
         s.rows, s.oc, s.depth, s.groups, mr=mr, nr=nr, size=size, cost=min(cost, 8 * _TASK_NS),
         kc=conv_k_block(s, ldi),
     )  # fmt: skip
-    if 3 * s.out[2] >= 2 * mr * -(-s.out[2] // mr):  # tiles may end where output rows end
-        mc = max(1, round(mc / s.out[2])) * s.out[2]
+    if s.out[2] < mc and 3 * s.out[2] >= 2 * mr * -(-s.out[2] // mr):
+        mc = round(mc / s.out[2]) * s.out[2]  # tiles end where output rows end
     narrow = out_size is not None and out_size != size
     work = mr * ((kc + 2 * nr - 1) // nr * nr) + (mc * nc if narrow else 0)
     work = -(-work * size // 64) * 64
@@ -490,10 +490,27 @@ def conv_transpose_shape(
     return replace(shape, out=(full[0], full[1], full[2]))
 
 
+def _merged_taps(s: ConvShape, dtype: str, level: str | None) -> int:
+    """Taps of a kernel line that are taken as output channels: k_w, or 1 for none."""
+    k = s.kernel[2]
+    disjoint = k == s.strides[2] and s.dilations[2] == 1 and s.pads[2] == 0
+    narrow = s.groups == 1 and s.oc < panel(dtype, level)[1]
+    return k if disjoint and narrow and s.out[2] == s.in_[2] * k else 1
+
+
+def conv_transpose_packed_bytes(
+    s: ConvShape, *, dtype: str = "f32", level: str | None = None
+) -> int:
+    """Bytes of the packed weights of a transposed convolution."""
+    merge = _merged_taps(s, dtype, level)
+    return s.groups * packed_bytes(s.depth // merge, s.oc * merge, dtype, level)
+
+
 def plan_pack_conv_transpose(s: ConvShape, *, dtype: str = "f32", level: str | None = None) -> Plan:
     """Plan the packing of weights [groups * OC, k_d, k_h, k_w, C]; args: weights, packed.
 
-    The packed weights take `groups * packed_bytes(depth, oc)` bytes.
+    The packed weights take `conv_transpose_packed_bytes` bytes, which is at most
+    `groups * packed_bytes(depth, oc)`.
     """
     drop = ("batch", "ldi", "ldo")
     geometry = conv_geometry(s, None, None)
@@ -501,9 +518,10 @@ def plan_pack_conv_transpose(s: ConvShape, *, dtype: str = "f32", level: str | N
         name: value
         for name, value in geometry.items()
         if name not in drop and not name.startswith(("in_", "out_"))
-    }
-    size = s.groups * packed_bytes(s.depth, s.oc, dtype, level)
-    return Plan(f"pack_conv_transpose.{dtype}", attrs, math.prod(s.strides), 1, 0, size + 100)
+    } | {"merge": _merged_taps(s, dtype, level)}
+    size = conv_transpose_packed_bytes(s, dtype=dtype, level=level)
+    phases = math.prod(s.strides) // (s.strides[2] if attrs["merge"] != 1 else 1)
+    return Plan(f"pack_conv_transpose.{dtype}", attrs, phases, 1, 0, size + 100)
 
 
 def plan_conv_transpose(
@@ -525,25 +543,31 @@ def plan_conv_transpose(
     name = f"conv_transpose.{dtype}@nhwc"
     isa = level_of(name, level)
     mr, nr = panel(dtype, level)
-    phases = math.prod(s.strides)
+    merge = _merged_taps(s, dtype, level)
+    if merge > 1 and ldo not in (None, s.oc):
+        raise ValueError(f"plan_conv_transpose: ldo must be {s.oc} here, got {ldo}")
+    strides = (*s.strides[:2], 1 if merge > 1 else s.strides[2])
+    width = s.in_[2] if merge > 1 else s.out[2]
+    phases, oc = math.prod(strides), s.oc * merge
     counts = [
-        [-(-max(0, o - r) // st) for r in range(st)] for o, st in zip(s.out, s.strides, strict=True)
+        [-(-max(0, o - r) // st) for r in range(st)]
+        for o, st in zip((*s.out[:2], width), strides, strict=True)
     ]
     taps = [-(-k // st) for k, st in zip(s.kernel, s.strides, strict=True)]
     depth = math.prod(taps) * s.c
-    cost = phases * _gemm_cost(-(-s.rows // phases), max(s.oc, nr), depth, s.groups, dtype, isa)
-    kc = k_block(s.depth)
-    n_blocks = -(-s.oc * kc * size // _L2_BLOCK[mr])
-    nc = max(nr, _split(s.oc, n_blocks, nr))
+    rows = s.batch * s.out[0] * s.out[1] * width
+    cost = phases * _gemm_cost(-(-rows // phases), max(oc, nr), depth, s.groups, dtype, isa)
+    kc = k_block(s.depth // merge)
+    nc = max(nr, oc if merge > 1 else _split(oc, -(-oc * kc * size // _L2_BLOCK[mr]), nr))
     tasks = int(min(16, max(1, cost / _TASK_NS)))
-    lines = max(1, s.batch * counts[0][0] * counts[1][0] * phases // tasks)
+    mc = max(mr, -(-rows // tasks))
     narrow = out_size is not None and out_size != size
-    work = mr * ((kc + 2 * nr - 1) // nr * nr)
-    work += lines * counts[2][0] * nc if narrow else 0
+    work = mr * ((kc + 2 * nr - 1) // nr * nr) + (mc * nc if narrow else 0)
+    work += oc if merge > 1 else 0
     work = -(-work * size // 64) * 64
     lo, hi = clamp if clamp is not None else (0.0, 0.0)
     attrs = conv_geometry(s, ldi, ldo) | {
-        "lines": lines,
+        "mc": mc,
         "nc": nc,
         "kc": kc,
         "out_size": out_size if out_size is not None else size,
@@ -552,11 +576,16 @@ def plan_conv_transpose(
         "lo": lo,
         "hi": hi,
         "steps": encode_steps(steps),
+        "merge": merge,
     }
     blocks = sum(
-        -(-s.batch * d * h // lines) for d in counts[0] for h in counts[1] for w in counts[2] if w
+        -(-s.batch * d * h * w // (max(1, mc // w) * w if w < mc else mc))
+        for d in counts[0]
+        for h in counts[1]
+        for w in counts[2]
+        if w
     )
-    extent = s.groups * -(-s.oc // nc) * blocks
+    extent = s.groups * -(-oc // nc) * blocks
     return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, int(cost))
 
 

@@ -19,6 +19,7 @@ typedef struct NAME(conv) {
     int64_t merged;   /* the taps of a kernel row are one run */
     int64_t by_row;   /* tiles end where an output row ends */
     int64_t ld_tile;
+    int64_t merge;    /* output pixels that a row of C holds side by side: 1 but for transposes */
     int64_t phase;    /* of a transposed convolution: output pixels are not side by side */
     int64_t place[4]; /* elements from image, plane, line and pixel of the output to the next */
 } NAME(conv);
@@ -39,8 +40,8 @@ static NAME(conv) NAME(conv_of)(const int64_t *at) {
     p.steps = RLX_LIST(at, 32), p.n_steps = RLX_COUNT(at, 32);
     NAME(derive)(&p);
     int64_t tiles = (p.out[2] + RLX_GEMM_MR - 1) / RLX_GEMM_MR;
-    p.by_row = 3 * p.out[2] >= 2 * RLX_GEMM_MR * tiles && p.mc % p.out[2] == 0;
-    p.phase = 0;
+    p.by_row = 3 * p.out[2] >= 2 * RLX_GEMM_MR * tiles;
+    p.phase = 0, p.merge = 1;
     p.place[3] = p.ldo;
     return p;
 }
@@ -233,12 +234,11 @@ static void NAME(rows_of)(const NAME(conv) *p, const T *in, T *work, int64_t i, 
 /* One task: pixels [m0, m1) x channels [n0, n1) of a group. out: where output
  * pixel 0 is, in elements; step: logical pixels from one pixel of a line to the next. */
 static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(conv) *p,
-                           const T *packed, int64_t origin, int64_t step, int64_t g0, int64_t m0,
-                           int64_t m1, int64_t n0, int64_t n1) {
+                           const T *packed, const T *bias, int64_t origin, int64_t step,
+                           int64_t g0, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
     int64_t cols = n1 - n0, panels = (p->oc + W - 1) / W, column = g0 * p->oc + n0;
     const T *in = (const T *)RLX_PTR(t, f, 0) + g0 * p->c;
     const T *b = packed + g0 * panels * W * p->k + n0 * p->k;
-    const T *bias = (const T *)RLX_OPT(t, f, 3);
     T *work = (T *)(RLX_PTR(t, f, 4) + f->tid * p->work_stride);
     int narrow = p->out_size != (int64_t)sizeof(T);
     int64_t ldc = narrow ? cols : p->place[3];
@@ -251,16 +251,23 @@ static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(co
                          .accumulate = k0 > 0, .bias = last && bias ? bias + column : NULL,
                          .clamp = last && p->clamp, .lo = p->lo, .hi = p->hi, .runs = runs};
         for (int64_t i = m0; i < m1;) {
-            g.rows = p->by_row ? rlx_tile_rows(p->out[2], RLX_GEMM_MR, i % p->out[2])
-                               : rlx_tile_rows(m1 - m0, RLX_GEMM_MR, i - m0);
+            int64_t from = m0, to = m1; /* equal tiles of the part of this line in the task */
+            if (p->by_row) {
+                int64_t line = i - i % p->out[2];
+                from = line > m0 ? line : m0;
+                to = line + p->out[2] < m1 ? line + p->out[2] : m1;
+            }
+            g.rows = rlx_tile_rows(to - from, RLX_GEMM_MR, i - from);
             NAME(rows_of)(p, in, work, i, k0, k1, runs, &g);
             int64_t place = origin + NAME(place_of)(p, i);
             char *out = RLX_PTR(t, f, 2) + (place + column) * p->out_size;
             g.c = narrow ? work + RLX_GEMM_MR * p->ld_tile + (i - m0) * ldc : (T *)out;
             NAME(rlx_gemm_rows)(&g);
             if (last && p->n_steps) {
-                rlx_epi_tile tile = {(char *)g.c, out, ldc, p->place[3], sizeof(T), p->out_size,
-                                     g.rows, cols, place / p->ldo, step, column, place + column};
+                int64_t w = p->merge, row = place / (p->ldo / w);
+                rlx_epi_tile tile = {(char *)g.c, out, ldc / w, p->place[3] / w, sizeof(T),
+                                     p->out_size, g.rows * w, cols / w, row, step, column,
+                                     place + column};
                 int status = rlx_epilogue(t, f, p->steps, p->n_steps, &tile);
                 if (status)
                     return status;
@@ -274,12 +281,14 @@ static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(co
 static int NAME(conv_run)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
     NAME(conv) p = NAME(conv_of)(t->attrs);
     int64_t m_blocks = (p.rows + p.mc - 1) / p.mc, n_blocks = (p.oc + p.nc - 1) / p.nc;
+    const T *bias = (const T *)RLX_OPT(t, f, 3);
     for (int64_t i = lo; i < hi; i++) {
         int64_t m0 = i % m_blocks * p.mc, rest = i / m_blocks;
         int64_t n0 = rest % n_blocks * p.nc, g = rest / n_blocks;
         int64_t m1 = m0 + p.mc < p.rows ? m0 + p.mc : p.rows;
         int64_t n1 = n0 + p.nc < p.oc ? n0 + p.nc : p.oc;
-        int status = NAME(conv_task)(t, f, &p, (const T *)RLX_PTR(t, f, 1), 0, 1, g, m0, m1, n0, n1);
+        int status = NAME(conv_task)(t, f, &p, (const T *)RLX_PTR(t, f, 1), bias, 0, 1, g, m0, m1, n0,
+                                     n1);
         if (status)
             return status;
     }

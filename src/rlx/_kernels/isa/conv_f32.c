@@ -14,10 +14,12 @@
  *
  * pack_conv_transpose.f32   args: weights [groups * OC, k_d, k_h, k_w, C], packed (as many bytes
  *   as for a convolution). extent: stride_d * stride_h * stride_w
- * conv_transpose.f32@nhwc   args as conv.f32@nhwc; attrs too, with `lines` (output lines of a
- *   phase per task) instead of mc; pad_* crops the front of the full result.
+ * conv_transpose.f32@nhwc   args as conv.f32@nhwc; attrs too (mc counts pixels of a phase); pad_*
+ *   crops the front of the full result; merge: k_w if the taps of a line are taken as output
+ *   channels (k_w = stride_w, nothing cropped, one group, ldo = OC), else 1.
  *   out[o] = sum over i, k with o = i * stride - pad + k * dilation of in[i] w[k].
- *   extent: sum over phases of groups * ceil(OC / nc) * ceil(batch * lines of the phase / lines)
+ *   extent: sum over phases of groups * ceil(OC / nc) * ceil(pixels of the phase / mc), mc rounded
+ *   down to whole output lines where it is longer than one
  *
  * Design. An output pixel is a row of A whose K is k_d * k_h stretches of the
  * input (all taps of a kernel row lie side by side). The micro-kernel walks the
@@ -33,6 +35,9 @@
  * arithmetic progression, so a phase is a convolution of stride 1 whose weights
  * are packed apart and whose output pixels are a stride apart: every output
  * element is written once, and no multiplication by an inserted zero is done.
+ * With few output channels (the last layer of a segmentation) a phase would fill
+ * a corner of a panel; where kernel and stride agree, a line of taps is one
+ * matrix instead (merge): 4 times as fast for 24 -> 1 channels.
  *
  * Measured as in gemm_f32.c, AVX-512: time of ONNX Runtime / ours
  *   3x3   56x56x64 -> 64     1.06      1x1   56x56x64 -> 256   1.44
