@@ -146,22 +146,41 @@ SCATTERS(uint16_t, u16, WRAP_ADD, WRAP_MUL)
 SCATTERS(uint32_t, u32, WRAP_ADD, WRAP_MUL)
 SCATTERS(uint64_t, u64, WRAP_ADD, WRAP_MUL)
 
-/* nonzero: MASK clears the sign bit of floats. */
+/* nonzero: MASK clears the sign bit of floats. A row at a time, as the other
+ * indices stay the same; eight zeros are skipped at once. */
 #define NONZERO(TYPE, TN, MASK)                                                           \
-    static int nonzero_##TN(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) { \
+    static inline int any8_##TN(const TYPE *x) {                                          \
+        TYPE any = 0;                                                                     \
+        for (int i = 0; i < 8; i++)                                                       \
+            any |= x[i];                                                                  \
+        return (any & (TYPE)(MASK)) != 0;                                                 \
+    }                                                                                     \
+    static int nonzero_##TN(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {\
         const int64_t *shape = RLX_LIST(t->attrs, 0);                                     \
-        const int rank = (int)RLX_COUNT(t->attrs, 0);                                     \
+        const int rank = (int)RLX_COUNT(t->attrs, 0), last = rank - 1;                    \
         int64_t size = 1, at = 0, index[MAX_RANK] = {0};                                  \
         for (int d = 0; d < rank; d++)                                                    \
             size *= shape[d];                                                             \
         const TYPE *data = size ? (const TYPE *)RLX_PTR(t, f, 0) : NULL;                  \
+        if (rank == 0)                                                                    \
+            at = (data[0] & (TYPE)(MASK)) != 0;                                           \
         int64_t *out = size && rank ? (int64_t *)RLX_PTR(t, f, 1) : NULL;                 \
-        for (int64_t i = 0; i < size; i++, advance(shape, rank, index)) {                 \
-            if ((data[i] & (TYPE)(MASK)) == 0)                                            \
-                continue;                                                                 \
-            for (int d = 0; d < rank; d++)                                                \
-                out[d * size + at] = index[d];                                            \
-            at++;                                                                         \
+        for (int64_t row = 0; rank && row < size; row += shape[last]) {                   \
+            const TYPE *x = data + row;                                                   \
+            const int64_t first = at, width = shape[last];                                \
+            int64_t *to = out + last * size;                                              \
+            for (int64_t j = 0; j < width; j += 8) {                                      \
+                if (j + 8 <= width && !any8_##TN(x + j))                                  \
+                    continue;                                                             \
+                for (int64_t i = j; i < least(j + 8, width); i++) {                       \
+                    to[at] = i; /* at < size: a place not taken is written again */       \
+                    at += (x[i] & (TYPE)(MASK)) != 0;                                     \
+                }                                                                         \
+            }                                                                             \
+            for (int d = 0; d < last; d++)                                                \
+                for (int64_t j = first; j < at; j++)                                      \
+                    out[d * size + j] = index[d];                                         \
+            advance(shape, last, index);                                                  \
         }                                                                                 \
         *(int64_t *)RLX_PTR(t, f, 2) = at;                                                \
         return RLX_OK;                                                                    \

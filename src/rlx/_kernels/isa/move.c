@@ -16,8 +16,8 @@
  *     - if src is contiguous along another axis, puts that one before last.
  *   The kernel looks at the last two axes (m, n):
  *     src and dst unit along n          one run per row
- *     dst unit along n, src along m     blocked transpose
  *     src stride 0 along n, dst unit    one splat per row
+ *     dst unit along n, src along m     blocked transpose
  *     otherwise                         a scalar loop
  *   A grain of at least 64 rows keeps the blocks of a transpose whole.
  *
