@@ -337,19 +337,23 @@ RLX_VMATH64 rlx_v64 rlx_werf_f64(rlx_v64 x) {
 }
 
 /* ---- logarithm ---- */
-RLX_VMATH64 rlx_v64 rlx_wlog_f64(rlx_v64 x) {
+/* x = (1 + f) 2^e, f in [-1/4, 1/2); x positive and finite */
+RLX_VMATH64 rlx_v64 rlx_wsplit_log(rlx_v64 x, rlx_v64 *e) {
 #if defined(__AVX512F__)
     __m512d mantissa = _mm512_getmant_pd((__m512d)x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_zero);
-    rlx_v64 f = (rlx_v64)mantissa - 1.0;
-    rlx_v64 e = (rlx_v64)_mm512_getexp_pd((__m512d)x) - (rlx_v64)_mm512_getexp_pd(mantissa);
+    *e = (rlx_v64)_mm512_getexp_pd((__m512d)x) - (rlx_v64)_mm512_getexp_pd(mantissa);
+    return (rlx_v64)mantissa - 1.0;
 #else
     rlx_mask64 tiny = RLX_WLESS(x, rlx_wall(0x1p-1022));
     rlx_vi64 u = (rlx_vi64)rlx_wselect(tiny, x * 0x1p52, x);
     u += 0x3FF0000000000000 - 0x3FE8000000000000;
     rlx_v64 biased = (rlx_v64)(((u >> 52) & 0x7FF) | 0x4330000000000000);
-    rlx_v64 e = biased - rlx_wselect(tiny, rlx_wall(0x1p52 + 1075), rlx_wall(0x1p52 + 1023));
-    rlx_v64 f = (rlx_v64)((u & 0x000FFFFFFFFFFFFF) + 0x3FE8000000000000) - 1.0;
+    *e = biased - rlx_wselect(tiny, rlx_wall(0x1p52 + 1075), rlx_wall(0x1p52 + 1023));
+    return (rlx_v64)((u & 0x000FFFFFFFFFFFFF) + 0x3FE8000000000000) - 1.0;
 #endif
+}
+RLX_VMATH64 rlx_v64 rlx_wlog_f64(rlx_v64 x) {
+    rlx_v64 e, f = rlx_wsplit_log(x, &e);
     rlx_v64 r = rlx_wlog1p_sum(f, e * 6.93147180369123816490e-01, e * 1.90821492927058770002e-10);
 #if defined(__AVX512F__)
     /* by class of x: NaN quiet(x), 0 -inf, +inf itself, negative NaN */
@@ -360,6 +364,69 @@ RLX_VMATH64 rlx_v64 rlx_wlog_f64(rlx_v64 x) {
     r = rlx_wselect((rlx_mask64)(x == 0.0), -infinite, r);
     return rlx_wselect(RLX_WLESS(x, rlx_wall(0)), rlx_wall(__builtin_nan("")), r);
 #endif
+}
+
+/* log(x) = result + *low, to 2^-64; x positive and finite */
+RLX_VMATH64 rlx_v64 rlx_wlog_pair(rlx_v64 x, rlx_v64 *low) {
+    rlx_v64 e, f = rlx_wsplit_log(x, &e);
+    /* s = f / (2 + f) */
+    rlx_v64 d = 2.0 + f, d_low = f - (d - 2.0), recip = 1.0 / d, s = f * recip;
+    rlx_v64 s_low = (rlx_wfma(-s, d, f) - s * d_low) * recip;
+    rlx_v64 z = s * s, z_low = rlx_wfma(s, s, -z) + 2.0 * s * s_low;
+    /* log(1 + f) = s (2 + z (2/3 + z q)) */
+    rlx_v64 q = 0.12196357569783030216 * z + 0.11652734508665300677;
+    q = q * z + 0.1333718536414207752;
+    q = q * z + 0.15384542408802128846;
+    q = q * z + 0.18181818930246129982;
+    q = q * z + 0.22222222218460066091;
+    q = q * z + 0.28571428571435765852;
+    q = q * z + 0.39999999999999997745;
+    rlx_v64 u = z * q, p = 0x1.5555555555555p-1 + u;
+    rlx_v64 p_low = (0x1.5555555555555p-1 - p) + u + 0x1.5555555555555p-55;
+    rlx_v64 t = z * p, t_low = rlx_wfma(z, p, -t) + (z * p_low + z_low * p);
+    rlx_v64 v = 2.0 + t, v_low = (2.0 - v) + t + t_low;
+    rlx_v64 l = s * v, l_low = rlx_wfma(s, v, -l) + (s * v_low + s_low * v);
+    rlx_v64 base = e * 6.93147180369123816490e-01, sum = base + l;
+    rlx_v64 rest = (base - sum) + l + (e * 1.90821492927058770002e-10 + l_low);
+    rlx_v64 high = sum + rest;
+    *low = (sum - high) + rest;
+    return high;
+}
+
+#if defined(__AVX512F__)
+#define RLX_WEQUAL(a, b) _mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_EQ_OQ)
+#define RLX_WNEGATIVE(x) _mm512_movepi64_mask((__m512i)(x))
+#else
+#define RLX_WEQUAL(a, b) ((a) == (b))
+#define RLX_WNEGATIVE(x) ((rlx_vi64)(x) < 0)
+#endif
+
+RLX_VMATH64 rlx_v64 rlx_wpow_f64(rlx_v64 x, rlx_v64 y) {
+    rlx_v64 a = rlx_wabs(x), one = rlx_wall(1), zero = rlx_wall(0);
+    rlx_v64 infinite = rlx_wall(__builtin_inf()), nan = rlx_wall(__builtin_nan(""));
+    rlx_v64 k, m_low, l_low, l = rlx_wlog_pair(a, &l_low);
+    rlx_v64 t = y * l, t_low = rlx_wfma(y, l, -t) + y * l_low;
+    t_low = rlx_wselect(RLX_WLESS(rlx_wabs(t), rlx_wall(746)), t_low, zero);
+    rlx_v64 m = rlx_wexp_sum(rlx_clamp_f64(t, rlx_wall(-746), rlx_wall(710)), t_low, &k, &m_low);
+    rlx_v64 r = rlx_wscale(m + m_low, k);
+    /* |x| = 0 or inf: the sign of y decides; y = +-inf: whether |x| > 1 */
+    rlx_v64 grows = rlx_wselect(RLX_WLESS(zero, y), infinite, zero);
+    rlx_v64 falls = rlx_wselect(RLX_WLESS(zero, y), zero, infinite);
+    rlx_v64 at_end = rlx_wselect(RLX_WLESS(one, a), grows, falls);
+    r = rlx_wselect(RLX_WEQUAL(a, zero), falls, r);
+    r = rlx_wselect(RLX_WEQUAL(a, infinite), grows, r);
+    r = rlx_wselect(RLX_WEQUAL(rlx_wabs(y), infinite), at_end, r);
+    r = rlx_wselect(RLX_WEQUAL(a, one), one, r);
+    /* integers are even or odd; from 2^53 on every double is even */
+    rlx_v64 size = rlx_wmin(rlx_wall(0x1p53), rlx_wabs(y)), half = 0.5 * size;
+    rlx_mask64 whole = RLX_WEQUAL(rlx_wround(size), size);
+    rlx_mask64 odd = whole & ~RLX_WEQUAL(rlx_wround(half), half) & RLX_WNEGATIVE(x);
+    r = rlx_wselect(odd, -r, r);
+    r = rlx_wselect(RLX_WLESS(x, zero) & RLX_WLESS(a, infinite) & ~whole, nan, r);
+    r = rlx_wselect(RLX_WEQUAL(x, x), r, x);
+    r = rlx_wselect(RLX_WEQUAL(y, y), r, y);
+    r = rlx_wselect(RLX_WEQUAL(x, one) | RLX_WEQUAL(y, zero), one, r);
+    return rlx_wselect(RLX_WEQUAL(y, rlx_wall(2)), x * x, r);
 }
 
 /* ---- sin and cos for |x| <= RLX_TRIG_LIMIT_F64 ---- */

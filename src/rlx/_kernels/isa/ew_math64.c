@@ -2,7 +2,7 @@
  *
  * Design: at most 2 ulp everywhere. Where the level has fused multiply-add, the
  * functions run on whole vectors (vmathd.h), the tail on a masked one. The rest
- * (all of them at the baseline level; tan, pow, the hyperbolic and the inverse
+ * (all of them at the baseline level; tan, the hyperbolic and the inverse
  * functions at every level) is taken from libm where it rounds to within an
  * ulp, and otherwise runs in long double and rounds once: slow, but right. The
  * measured errors stand in docs/reference/accuracy.md. */
@@ -29,8 +29,6 @@ WIDE(cosh)
 WIDE(asinh)
 WIDE(acosh)
 WIDE(atanh)
-/* x^2 is x x in every lane, so blocks of squares do not call libm. */
-RLX_EW2(pow_f64, double, double, y == 2 ? x * x : pow(x, y))
 RLX_EW2(atan2_f64, double, double, atan2(x, y))
 
 #if defined(__AVX2__) && defined(__FMA__)
@@ -48,6 +46,29 @@ VECTOR(erfc)
 VECTOR(gelu)
 VECTOR(gelu_tanh)
 RLX_VEW1_F64(swish_f64, rlx_v64 slope = rlx_wall(p[0]), rlx_wswish_f64(x, slope))
+
+/* x^2 is x x in every lane, so a block of squares may take the short way. */
+static int pow_f64(RLX_EW_ARGS) {
+    const double *a = a_, *b = b_;
+    double *d = dst;
+    int other = 0;
+    for (int64_t i = 0; i < n; i++)
+        other |= b[i] != 2;
+    if (!other) {
+        RLX_IVDEP for (int64_t i = 0; i < n; i++) d[i] = a[i] * a[i];
+        return RLX_OK;
+    }
+    int64_t i = 0;
+    for (; i + RLX_W64 <= n; i += RLX_W64)
+        *(rlx_v64u *)(d + i) =
+            rlx_wpow_f64(*(const rlx_v64u *)(a + i), *(const rlx_v64u *)(b + i));
+    if (i < n) {
+        rlx_v64 x = rlx_load_part_f64(a + i, n - i), y = rlx_load_part_f64(b + i, n - i);
+        rlx_store_part_f64(d + i, rlx_wpow_f64(x, y), n - i);
+    }
+    return RLX_OK;
+}
+
 #define BELOW_ZERO(low, high) rlx_wselect(RLX_WLESS(x, rlx_wall(0)), low, high)
 RLX_VEW1_F64(elu_f64, rlx_v64 alpha = rlx_wall(p[0]),
         BELOW_ZERO(alpha *rlx_wexpm1_negative_f64(x), x))
@@ -88,6 +109,7 @@ LIBM(cos)
 LIBM(erf)
 WIDE(erfc)
 WIDE(tanh)
+RLX_EW2(pow_f64, double, double, y == 2 ? x * x : pow(x, y))
 
 /* The limits at -inf are -0. */
 RLX_INLINE wide sigmoid_wide(wide x) {
