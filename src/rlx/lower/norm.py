@@ -53,7 +53,8 @@ def lower_add_norm(ctx: Context, node: Node) -> None:
     assert x is not None and residual is not None
     out, total = node.outputs
     rows, n = _rows(x, -1)
-    kept = ctx.write(total) if ctx.uses.get(total) or total in ctx.graph.outputs.values() else None
+    wanted = bool(ctx.uses.get(total)) or any(v is total for v in ctx.graph.outputs.values())
+    kept = ctx.write(total) if wanted else None
     common = {"n": n, "eps": node.attrs["eps"]}
     grain = max(1, 8192 // max(n, 1))
     if node.attrs["kind"] == "rms":

@@ -18,6 +18,7 @@ from rlx.passes.fuse_attention import fuse_attention
 from rlx.passes.fuse_conv import fold_batch_norm, fuse_conv
 from rlx.passes.fuse_elementwise import fuse_elementwise
 from rlx.passes.fuse_matmul import fuse_matmul
+from rlx.passes.fuse_norm import fuse_add_norm, fuse_norm
 from rlx.passes.fuse_quantised import depthwise_in_floats, fuse_quantised
 from rlx.passes.halves import widen_halves
 from rlx.passes.hoist import hoist_elementwise, reduce_stacks
@@ -47,6 +48,7 @@ def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]
         Pass("merge-common", merge_common),
         Pass("fold-batch-norm", fold_batch_norm),
         Pass("fuse-activations", fuse_activations),
+        Pass("fuse-norm", fuse_norm),
         *required,
         Pass("depthwise-in-floats", depthwise_in_floats),
         Pass("fold-again", fold.run),
@@ -58,6 +60,7 @@ def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]
         Pass("hoist-elementwise", hoist_elementwise),
         Pass("fuse-conv", fuse_conv),
         Pass("fuse-matmul", fuse_matmul),
+        Pass("fuse-add-norm", fuse_add_norm),
         Pass("fuse-elementwise", fuse_elementwise),
     ]
 
