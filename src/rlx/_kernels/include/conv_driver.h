@@ -47,26 +47,31 @@ static NAME(conv) NAME(conv_of)(const int64_t *at) {
 }
 
 typedef struct NAME(pixel) {
-    int64_t image, d, h, w; /* coordinates of the first tap */
+    int64_t image, d, h, w;
 } NAME(pixel);
 
-/* Element offset of output pixel i. */
-static inline int64_t NAME(place_of)(const NAME(conv) *p, int64_t i) {
-    if (!p->phase)
-        return i * p->ldo;
-    int64_t at = i % p->out[2] * p->place[3];
-    i /= p->out[2];
-    at += i % p->out[1] * p->place[2];
-    i /= p->out[1];
-    return at + i % p->out[0] * p->place[1] + i / p->out[0] * p->place[0];
+/* Coordinates of output pixel i. */
+static inline NAME(pixel) NAME(pixel_of)(const NAME(conv) *p, int64_t i) {
+    NAME(pixel) o;
+    o.w = i % p->out[2], i /= p->out[2];
+    o.h = i % p->out[1], i /= p->out[1];
+    o.d = i % p->out[0], o.image = i / p->out[0];
+    return o;
 }
 
-static inline NAME(pixel) NAME(pixel_of)(const NAME(conv) *p, int64_t i) {
-    NAME(pixel) x;
-    x.w = i % p->out[2] * p->stride[2] - p->pad[2], i /= p->out[2];
-    x.h = i % p->out[1] * p->stride[1] - p->pad[1], i /= p->out[1];
-    x.d = i % p->out[0] * p->stride[0] - p->pad[0];
-    x.image = i / p->out[0];
+static inline void NAME(advance)(const NAME(conv) *p, NAME(pixel) *o, int64_t pixels) {
+    for (o->w += pixels; o->w >= p->out[2]; o->w -= p->out[2])
+        if (++o->h == p->out[1]) {
+            o->h = 0;
+            if (++o->d == p->out[0])
+                o->d = 0, o->image++;
+        }
+}
+
+/* Input coordinates of the first tap of an output pixel. */
+static inline NAME(pixel) NAME(first_tap)(const NAME(conv) *p, const NAME(pixel) *o) {
+    NAME(pixel) x = {o->image, o->d * p->stride[0] - p->pad[0], o->h * p->stride[1] - p->pad[1],
+                     o->w * p->stride[2] - p->pad[2]};
     return x;
 }
 
@@ -83,15 +88,15 @@ RLX_ALWAYS_INLINE void NAME(zero)(T *dst, int64_t n) {
         *(VU *)dst = (V){0};
 }
 
-/* Terms [k0, k1) of the rows [i, i + rows) into dst, zeros where padding is. */
-static void NAME(gather)(const NAME(conv) *p, const T *in, T *dst, int64_t i, int64_t rows,
+/* Terms [k0, k1) of the rows from pixel o on into dst, zeros where padding is. */
+static void NAME(gather)(const NAME(conv) *p, const T *in, T *dst, NAME(pixel) o, int64_t rows,
                          int64_t k0, int64_t k1) {
     int64_t row_stride = p->in[2] * p->ldi;
     int64_t first = k0 / p->run, kw0 = p->merged ? 0 : first % p->kernel[2];
     int64_t line = p->merged ? first : first / p->kernel[2];
     int64_t kh0 = line % p->kernel[1], kd0 = line / p->kernel[1];
-    for (int64_t r = 0; r < rows; r++, dst += p->ld_tile) {
-        NAME(pixel) x = NAME(pixel_of)(p, i + r);
+    for (int64_t r = 0; r < rows; r++, dst += p->ld_tile, NAME(advance)(p, &o, 1)) {
+        NAME(pixel) x = NAME(first_tap)(p, &o);
         const T *image = in + x.image * p->in[0] * p->in[1] * row_stride;
         int64_t kd = kd0, kh = kh0, kw = kw0, at = k0 % p->run;
         int64_t lo = 0, hi = p->run; /* part of a run that is inside the row */
@@ -153,7 +158,7 @@ static int64_t NAME(runs)(const NAME(conv) *p, int64_t k0, int64_t k1, int64_t p
     return n;
 }
 
-/* Whether no tap of the rows [i, i + rows) is in padding; x: the first of them. */
+/* Whether no tap of so many rows is in padding; x: first tap of the first. */
 static int NAME(inside)(const NAME(conv) *p, const NAME(pixel) *x, int64_t rows) {
     int64_t far_d = x->d + (p->kernel[0] - 1) * p->dilation[0];
     int64_t far_h = x->h + (p->kernel[1] - 1) * p->dilation[1];
@@ -162,7 +167,7 @@ static int NAME(inside)(const NAME(conv) *p, const NAME(pixel) *x, int64_t rows)
            far_w < p->in[2];
 }
 
-/* The input pixels under the rows [i, i + rows) of one output row, for the kernel
+/* The input pixels under a tile of one output row (x: its first tap), for the kernel
  * lines [y0, y1) and the taps from kw0 on, `width` pixels a line, with padding. */
 static void NAME(patch)(const NAME(conv) *p, const T *in, T *dst, const NAME(pixel) *x, int64_t y0,
                         int64_t y1, int64_t kw0, int64_t width) {
@@ -188,27 +193,42 @@ static void NAME(patch)(const NAME(conv) *p, const T *in, T *dst, const NAME(pix
     }
 }
 
-/* Choose how the micro-kernel reads the rows [i, i + rows) and prepare it. */
-static void NAME(rows_of)(const NAME(conv) *p, const T *in, T *work, int64_t i, int64_t k0,
-                          int64_t k1, rlx_gemm_run *runs, NAME(block) *g) {
+/* How the micro-kernel reads the terms [k0, k1) of a tile. */
+typedef struct NAME(reader) {
+    int64_t k0, k1;
+    int64_t n_direct; /* stretches of the input itself; 0 if they are too many or too short */
+    rlx_gemm_run direct[CONV_MAX_RUNS], runs[CONV_MAX_RUNS];
+} NAME(reader);
+
+static void NAME(start_reading)(const NAME(conv) *p, int64_t k0, int64_t k1, NAME(reader) *q) {
+    int64_t line = p->in[2] * p->ldi;
+    q->k0 = k0, q->k1 = k1, q->n_direct = 0;
+    if (p->by_row && p->run >= 4 && (k1 - 1) / p->run - k0 / p->run < CONV_MAX_RUNS)
+        q->n_direct = NAME(runs)(p, k0, k1, p->dilation[0] * p->in[1] * line,
+                                 p->dilation[1] * line, p->ldi, q->direct);
+}
+
+/* Prepare the rows from output pixel o on: where they lie, as a patch, or gathered. */
+static void NAME(read_rows)(const NAME(conv) *p, const T *in, T *work, const NAME(pixel) *o,
+                            NAME(reader) *q, NAME(block) *g) {
+    int64_t k0 = q->k0, k1 = q->k1;
+    g->a = work;
+    g->runs = q->runs;
+    g->end = q->runs + 1;
     if (k0 == k1) { /* no taps: zeros */
-        runs[0] = (rlx_gemm_run){0, 0, 0};
-        g->a = work;
-        g->end = runs + 1;
+        q->runs[0] = (rlx_gemm_run){0, 0, 0};
         return;
     }
-    int64_t first = k0 / p->run, last = (k1 - 1) / p->run;
-    if (p->by_row && last - first < CONV_MAX_RUNS && p->run >= 4) {
-        int64_t line = p->in[2] * p->ldi;
-        NAME(pixel) x = NAME(pixel_of)(p, i);
+    if (q->n_direct) {
+        NAME(pixel) x = NAME(first_tap)(p, o);
         if (NAME(inside)(p, &x, g->rows)) {
-            g->a = in + ((x.image * p->in[0] + x.d) * p->in[1] + x.h) * line + x.w * p->ldi;
+            g->a = in + (((x.image * p->in[0] + x.d) * p->in[1] + x.h) * p->in[2] + x.w) * p->ldi;
             g->lda = p->stride[2] * p->ldi;
-            g->end = runs + NAME(runs)(p, k0, k1, p->dilation[0] * p->in[1] * line,
-                                       p->dilation[1] * line, p->ldi, runs);
+            g->runs = q->direct;
+            g->end = q->direct + q->n_direct;
             return;
         }
-        int64_t taps = p->merged ? 1 : p->kernel[2];
+        int64_t first = k0 / p->run, last = (k1 - 1) / p->run, taps = p->merged ? 1 : p->kernel[2];
         int64_t y0 = first / taps, y1 = last / taps + 1, kw0 = 0, kw1 = p->kernel[2];
         if (y1 - y0 == 1) {
             kw0 = p->merged ? k0 % p->run / p->c : first % taps;
@@ -219,16 +239,14 @@ static void NAME(rows_of)(const NAME(conv) *p, const T *in, T *work, int64_t i, 
             NAME(patch)(p, in, work, &x, y0, y1, kw0, width);
             g->a = work - (y0 * width + kw0 * p->dilation[2]) * p->c;
             g->lda = p->stride[2] * p->c;
-            g->end = runs + NAME(runs)(p, k0, k1, p->kernel[1] * width * p->c, width * p->c, p->c,
-                                       runs);
+            g->end = q->runs + NAME(runs)(p, k0, k1, p->kernel[1] * width * p->c, width * p->c,
+                                          p->c, q->runs);
             return;
         }
     }
-    NAME(gather)(p, in, work, i, g->rows, k0, k1);
-    runs[0] = (rlx_gemm_run){0, k0 * W, k1 - k0};
-    g->a = work;
+    NAME(gather)(p, in, work, *o, g->rows, k0, k1);
+    q->runs[0] = (rlx_gemm_run){0, k0 * W, k1 - k0};
     g->lda = p->ld_tile;
-    g->end = runs + 1;
 }
 
 /* One task: pixels [m0, m1) x channels [n0, n1) of a group. out: where output
@@ -242,24 +260,32 @@ static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(co
     T *work = (T *)(RLX_PTR(t, f, 4) + f->tid * p->work_stride);
     int narrow = p->out_size != (int64_t)sizeof(T);
     int64_t ldc = narrow ? cols : p->place[3];
-    rlx_gemm_run runs[CONV_MAX_RUNS];
+    NAME(reader) reader;
+    NAME(pixel) start = NAME(pixel_of)(p, m0);
 
     for (int64_t k0 = 0; k0 == 0 || k0 < p->k; k0 += p->kc) {
         int64_t k1 = k0 + p->kc < p->k ? k0 + p->kc : p->k;
         int last = k1 >= p->k;
         NAME(block) g = {.n = cols, .b = b, .bk = W, .bp = p->k * W, .ldc = ldc,
                          .accumulate = k0 > 0, .bias = last && bias ? bias + column : NULL,
-                         .clamp = last && p->clamp, .lo = p->lo, .hi = p->hi, .runs = runs};
-        for (int64_t i = m0; i < m1;) {
+                         .clamp = last && p->clamp, .lo = p->lo, .hi = p->hi};
+        NAME(pixel) o = start;
+        if (k1 > k0)
+            NAME(start_reading)(p, k0, k1, &reader);
+        else
+            reader.k0 = reader.k1 = 0;
+        for (int64_t i = m0; i < m1; i += g.rows, NAME(advance)(p, &o, g.rows)) {
             int64_t from = m0, to = m1; /* equal tiles of the part of this line in the task */
             if (p->by_row) {
-                int64_t line = i - i % p->out[2];
-                from = line > m0 ? line : m0;
-                to = line + p->out[2] < m1 ? line + p->out[2] : m1;
+                from = i - o.w > m0 ? i - o.w : m0;
+                to = i - o.w + p->out[2] < m1 ? i - o.w + p->out[2] : m1;
             }
             g.rows = rlx_tile_rows(to - from, RLX_GEMM_MR, i - from);
-            NAME(rows_of)(p, in, work, i, k0, k1, runs, &g);
-            int64_t place = origin + NAME(place_of)(p, i);
+            NAME(read_rows)(p, in, work, &o, &reader, &g);
+            int64_t place = origin + i * p->ldo;
+            if (p->phase)
+                place = origin + o.image * p->place[0] + o.d * p->place[1] + o.h * p->place[2] +
+                        o.w * p->place[3];
             char *out = RLX_PTR(t, f, 2) + (place + column) * p->out_size;
             g.c = narrow ? work + RLX_GEMM_MR * p->ld_tile + (i - m0) * ldc : (T *)out;
             NAME(rlx_gemm_rows)(&g);
@@ -272,7 +298,6 @@ static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(co
                 if (status)
                     return status;
             }
-            i += g.rows;
         }
     }
     return RLX_OK;

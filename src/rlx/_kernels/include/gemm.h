@@ -61,7 +61,10 @@ static const uint8_t rlx_widest[RLX_GEMM_MR + 1] = {0, 8, 6, 4, 3, 2, 2};
 /* Rows of the tiles that [0, rows) is cut into: as equal as can be, so that no
  * tile is left with too few rows to hide the FMA latency. */
 static inline int64_t rlx_tile_rows(int64_t rows, int64_t limit, int64_t at) {
-    int64_t left = rows - at, tiles = (left + limit - 1) / limit;
+    int64_t left = rows - at, tiles;
+    if (left <= limit)
+        return left;
+    tiles = (left + limit - 1) / limit;
     return (left + tiles - 1) / tiles;
 }
 
