@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import check_dist  # noqa: E402
 import check_symbols  # noqa: E402
+import gen_onnx_coverage  # noqa: E402
 import gen_reference  # noqa: E402
 
 INSTALLED = {f.as_posix() for f in importlib.metadata.distribution("rlx").files or []}
@@ -55,6 +56,7 @@ def test_run_time_dependencies_are_three() -> None:
 def test_generated_files_are_up_to_date() -> None:
     """`python tools/gen_reference.py` after a change of the table or of the errors."""
     assert gen_reference.main(["--check"]) == 0
+    assert gen_onnx_coverage.main(["--check"]) == 0
 
 
 def test_stubs_of_compiled_modules_tell_the_truth() -> None:

@@ -42,22 +42,27 @@ def test_every_shape_is_imported_once_and_weights_are_shared() -> None:
 
 def test_declared_sizes_are_hints_and_the_rank_is_checked() -> None:
     node = helper.make_node("Neg", ["x"], ["y"])
-    graph = helper.make_graph([node], "g", [info("x", np.zeros(1, np.float32), [-7])], [info("y", np.zeros((1, 1), np.float32))])
+    graph = helper.make_graph(
+        [node], "g", [info("x", np.zeros(1, np.float32), [-7])], [info("y", np.zeros((1, 1), np.float32))]
+    )
     m = rlx.load(helper.make_model(graph).SerializeToString())
     np.testing.assert_array_equal(m.run({"x": np.float32([1, 2])})["y"], [-1, -2])
     with pytest.raises(rlx.BindingError, match="rank must be 1"):
         m.run({"x": np.zeros((2, 2), np.float32)})
 
 
-@pytest.mark.parametrize(("feeds", "error", "text"), [
-    ({}, rlx.BindingError, "'x'.* missing"),
-    ({"X": np.zeros((1, 3), np.float32)}, rlx.UnknownNameError, "no input 'X'"),
-    ({"x": np.zeros((1, 3))}, rlx.BindingTypeError, "dtype must be f32, got float64"),
-    ({"x": np.zeros(3, np.float32)}, rlx.BindingError, "rank must be 2"),
-    ({"x": np.zeros((1, 4), np.float32)}, rlx.GraphError, "inner sizes"),
-    ({"x": None}, rlx.BindingTypeError, "must be an array"),
-    ({"x": "text"}, rlx.BindingTypeError, "must be an array"),
-])
+@pytest.mark.parametrize(
+    ("feeds", "error", "text"),
+    [
+        ({}, rlx.BindingError, "'x'.* missing"),
+        ({"X": np.zeros((1, 3), np.float32)}, rlx.UnknownNameError, "no input 'X'"),
+        ({"x": np.zeros((1, 3))}, rlx.BindingTypeError, "dtype must be f32, got float64"),
+        ({"x": np.zeros(3, np.float32)}, rlx.BindingError, "rank must be 2"),
+        ({"x": np.zeros((1, 4), np.float32)}, rlx.GraphError, "inner sizes"),
+        ({"x": None}, rlx.BindingTypeError, "must be an array"),
+        ({"x": "text"}, rlx.BindingTypeError, "must be an array"),
+    ],
+)
 def test_errors_name_what_is_wrong(feeds: dict, error: type, text: str) -> None:
     m = affine()
     with pytest.raises(error, match=text):
@@ -84,7 +89,9 @@ def test_out_writes_into_given_arrays() -> None:
 def test_initialisers_that_are_inputs_are_defaults() -> None:
     node = helper.make_node("Add", ["x", "b"], ["y"])
     b = np.float32([10, 20])
-    graph = helper.make_graph([node], "g", [info("x", b), info("b", b)], [info("y", b)], [numpy_helper.from_array(b, "b")])
+    graph = helper.make_graph(
+        [node], "g", [info("x", b), info("b", b)], [info("y", b)], [numpy_helper.from_array(b, "b")]
+    )
     m = rlx.load(helper.make_model(graph).SerializeToString())
     x = np.float32([1, 2])
     for _ in range(2):
@@ -143,8 +150,12 @@ def test_a_missing_file_is_named() -> None:
 
 def test_unsupported_ops_are_listed_all_at_once() -> None:
     inner = helper.make_graph([helper.make_node("Third", [], ["t"], domain="a.b")], "inner", [], [info("t")])
-    nodes = [helper.make_node("First", ["x"], ["a"], domain="a.b"), helper.make_node("NoSuchOp", ["a"], ["b"]),
-             helper.make_node("If", ["p"], ["c"], then_branch=inner, else_branch=inner), helper.make_node("Sum", ["b", "c"], ["y"])]
+    nodes = [
+        helper.make_node("First", ["x"], ["a"], domain="a.b"),
+        helper.make_node("NoSuchOp", ["a"], ["b"]),
+        helper.make_node("If", ["p"], ["c"], then_branch=inner, else_branch=inner),
+        helper.make_node("Sum", ["b", "c"], ["y"]),
+    ]
     p = proto(nodes, {"x": np.zeros(1, np.float32), "p": np.asarray(True)}, ["y"], domains=["a.b"])
     with pytest.raises(rlx.UnsupportedOpError, match="4 node") as caught:
         rlx.load(p)
@@ -168,21 +179,43 @@ def test_dead_nodes_cost_nothing() -> None:
 
 
 def test_model_local_functions_are_inlined_with_attributes_and_defaults() -> None:
-    f = helper.make_function("my", "Scale", ["a"], ["b"], [
-        helper.make_node("Constant", [], ["k"]), helper.make_node("Mul", ["a", "k"], ["b"])],
-        [helper.make_opsetid("", 18)], attributes=["by"])
-    f.node[0].attribute.append(onnx.AttributeProto(name="value_float", ref_attr_name="by", type=onnx.AttributeProto.FLOAT))
-    g = helper.make_function("my", "Twice", ["a"], ["c"], [
-        helper.make_node("Scale", ["a"], ["b"], domain="my", by=3.0), helper.make_node("Scale", ["b"], ["c"], domain="my", by=2.0)],
-        [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)])
+    f = helper.make_function(
+        "my",
+        "Scale",
+        ["a"],
+        ["b"],
+        [helper.make_node("Constant", [], ["k"]), helper.make_node("Mul", ["a", "k"], ["b"])],
+        [helper.make_opsetid("", 18)],
+        attributes=["by"],
+    )
+    f.node[0].attribute.append(
+        onnx.AttributeProto(name="value_float", ref_attr_name="by", type=onnx.AttributeProto.FLOAT)
+    )
+    g = helper.make_function(
+        "my",
+        "Twice",
+        ["a"],
+        ["c"],
+        [
+            helper.make_node("Scale", ["a"], ["b"], domain="my", by=3.0),
+            helper.make_node("Scale", ["b"], ["c"], domain="my", by=2.0),
+        ],
+        [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)],
+    )
     x = np.float32([1, 2])
     m = model([helper.make_node("Twice", ["x"], ["y"], domain="my")], {"x": x}, ["y"], functions=[f, g], domains=["my"])
     np.testing.assert_array_equal(m.run({"x": x})["y"], [6, 12])
 
 
 def test_a_function_that_calls_itself_is_refused() -> None:
-    f = helper.make_function("my", "Again", ["a"], ["b"], [helper.make_node("Again", ["a"], ["b"], domain="my")],
-                             [helper.make_opsetid("my", 1)])
+    f = helper.make_function(
+        "my",
+        "Again",
+        ["a"],
+        ["b"],
+        [helper.make_node("Again", ["a"], ["b"], domain="my")],
+        [helper.make_opsetid("my", 1)],
+    )
     x = np.float32([1])
     m = model([helper.make_node("Again", ["x"], ["y"], domain="my")], {"x": x}, ["y"], functions=[f], domains=["my"])
     with pytest.raises(rlx.FormatError, match="deep"):

@@ -20,8 +20,8 @@ kind, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 then = helper.make_graph([helper.make_node("Neg", ["h"], ["t"])], "then", [], [info("t")])
 orelse = helper.make_graph([helper.make_node("Relu", ["h"], ["e"])], "else", [], [info("e")])
-double = [helper.make_node("Add", ["s", "s"], ["s2"]), helper.make_node("Identity", ["go"], ["g2"])]
-body = helper.make_graph(double, "body",
+body = helper.make_graph(
+    [helper.make_node("Add", ["s", "s"], ["s2"]), helper.make_node("Identity", ["go"], ["g2"])], "body",
     [info("i", np.int64(0)), info("go", np.asarray(True)), info("s", x)], [info("g2"), info("s2")])
 nodes = [
     helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1]), helper.make_node("Shape", ["c"], ["n"]),
@@ -73,7 +73,12 @@ print("done")
 
 @pytest.mark.parametrize(("kind", "first", "last"), [("flip", 0, 100), ("flip", 100, 200), ("cut", 0, 60)])
 def test_broken_files_are_refused_or_run(kind: str, first: int, last: int) -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT, kind, str(first), str(last)], capture_output=True, text=True,
-                          timeout=100, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, kind, str(first), str(last)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == "done"

@@ -17,14 +17,22 @@ def node(*args: Any, **attrs: Any) -> onnx.NodeProto:
     return helper.make_node(*args, **attrs)
 
 
-def graph(nodes: list[onnx.NodeProto], inputs: dict[str, Any], outputs: list[str], constants: dict[str, Any] | None = None) -> onnx.GraphProto:
+def graph(
+    nodes: list[onnx.NodeProto], inputs: dict[str, Any], outputs: list[str], constants: dict[str, Any] | None = None
+) -> onnx.GraphProto:
     held = [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in (constants or {}).items()]
     return helper.make_graph(nodes, "inner", [info(k, v) for k, v in inputs.items()], [info(o) for o in outputs], held)
 
 
 def test_shape_arithmetic_is_done_while_importing() -> None:
-    nodes = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "zero"], ["n"]), node("Mul", ["n", "two"], ["m"]),
-             node("Concat", ["m", "rest"], ["t"], axis=0), node("Relu", ["x"], ["r"]), node("Reshape", ["r", "t"], ["y"])]
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "zero"], ["n"]),
+        node("Mul", ["n", "two"], ["m"]),
+        node("Concat", ["m", "rest"], ["t"], axis=0),
+        node("Relu", ["x"], ["r"]),
+        node("Reshape", ["r", "t"], ["y"]),
+    ]
     x = np.arange(12, dtype=F).reshape(3, 4)
     m = model(nodes, {"x": x}, ["y"], {"zero": np.int64([0]), "two": np.int64([2]), "rest": np.int64([-1])})
     assert m.run({"x": x})["y"].shape == (6, 2)
@@ -33,8 +41,11 @@ def test_shape_arithmetic_is_done_while_importing() -> None:
 
 
 def test_a_shape_given_as_an_input_is_part_of_the_key() -> None:
-    m = model([node("Relu", ["x"], ["r"]), node("Reshape", ["r", "s"], ["y"])],
-              {"x": np.zeros(6, F), "s": np.int64([0, 0])}, ["y"])
+    m = model(
+        [node("Relu", ["x"], ["r"]), node("Reshape", ["r", "s"], ["y"])],
+        {"x": np.zeros(6, F), "s": np.int64([0, 0])},
+        ["y"],
+    )
     x = np.arange(6, dtype=F)
     for shape in ([2, 3], [3, 2], [2, 3], [6, 1]):
         assert m.run({"x": x, "s": np.int64(shape)})["y"].shape == tuple(shape)
@@ -42,8 +53,13 @@ def test_a_shape_given_as_an_input_is_part_of_the_key() -> None:
 
 
 def test_a_shape_computed_from_data_cuts_the_model() -> None:
-    nodes = [node("ReduceMax", ["x"], ["m"], keepdims=0), node("Cast", ["m"], ["n"], to=7), node("Unsqueeze", ["n", "zero"], ["k"]),
-             node("Neg", ["x"], ["z"]), node("Slice", ["z", "zero", "k"], ["y"])]
+    nodes = [
+        node("ReduceMax", ["x"], ["m"], keepdims=0),
+        node("Cast", ["m"], ["n"], to=7),
+        node("Unsqueeze", ["n", "zero"], ["k"]),
+        node("Neg", ["x"], ["z"]),
+        node("Slice", ["z", "zero", "k"], ["y"]),
+    ]
     m = model(nodes, {"x": np.zeros(5000, F)}, ["y", "z"], {"zero": np.int64([0])})
     for top in (3, 5, 3):
         x = np.full(5000, top, F)
@@ -64,14 +80,21 @@ def test_results_whose_size_depends_on_data(op: str) -> None:
 
 
 def test_compress_feeds_further_ops() -> None:
-    nodes = [node("Greater", ["x", "zero"], ["c"]), node("Compress", ["x", "c"], ["k"], axis=0), node("ReduceSum", ["k"], ["y"], keepdims=0)]
+    nodes = [
+        node("Greater", ["x", "zero"], ["c"]),
+        node("Compress", ["x", "c"], ["k"], axis=0),
+        node("ReduceSum", ["k"], ["y"], keepdims=0),
+    ]
     m = model(nodes, {"x": np.zeros(4, F)}, ["y"], {"zero": F(0)})
     assert m.run({"x": F([1, -2, 3, -4])})["y"] == 4
     assert m.run({"x": F([-1, -2, -3, -4])})["y"] == 0
 
 
 def branches(then: str, orelse: str) -> dict[str, Any]:
-    return {"then_branch": graph([node(then, ["x"], ["t"])], {}, ["t"]), "else_branch": graph([node(orelse, ["x"], ["e"])], {}, ["e"])}
+    return {
+        "then_branch": graph([node(then, ["x"], ["t"])], {}, ["t"]),
+        "else_branch": graph([node(orelse, ["x"], ["e"])], {}, ["e"]),
+    }
 
 
 def test_if_on_an_input_is_decided_by_its_value() -> None:
@@ -83,8 +106,12 @@ def test_if_on_an_input_is_decided_by_its_value() -> None:
 
 
 def test_if_on_data_runs_one_branch() -> None:
-    nodes = [node("ReduceSum", ["x"], ["s"], keepdims=0), node("Greater", ["s", "zero"], ["p"]), node("If", ["p"], ["h"], **branches("Neg", "Exp")),
-             node("Add", ["h", "h"], ["y"])]
+    nodes = [
+        node("ReduceSum", ["x"], ["s"], keepdims=0),
+        node("Greater", ["s", "zero"], ["p"]),
+        node("If", ["p"], ["h"], **branches("Neg", "Exp")),
+        node("Add", ["h", "h"], ["y"]),
+    ]
     m = model(nodes, {"x": np.zeros(6000, F)}, ["y"], {"zero": F(0)})
     for sign in (1, -1, 1):
         x = np.full(6000, sign, F)
@@ -92,9 +119,16 @@ def test_if_on_data_runs_one_branch() -> None:
 
 
 def test_branches_of_different_rank_are_decided_late() -> None:
-    then, orelse = graph([node("Identity", ["x"], ["t"])], {}, ["t"]), graph([node("ReduceSum", ["x"], ["e"], keepdims=0)], {}, ["e"])
-    nodes = [node("ReduceMax", ["x"], ["s"], keepdims=0), node("Greater", ["s", "zero"], ["p"]),
-             node("If", ["p"], ["h"], then_branch=then, else_branch=orelse), node("Neg", ["h"], ["y"])]
+    then, orelse = (
+        graph([node("Identity", ["x"], ["t"])], {}, ["t"]),
+        graph([node("ReduceSum", ["x"], ["e"], keepdims=0)], {}, ["e"]),
+    )
+    nodes = [
+        node("ReduceMax", ["x"], ["s"], keepdims=0),
+        node("Greater", ["s", "zero"], ["p"]),
+        node("If", ["p"], ["h"], then_branch=then, else_branch=orelse),
+        node("Neg", ["h"], ["y"]),
+    ]
     m = model(nodes, {"x": np.zeros(5000, F)}, ["y"], {"zero": F(0)})
     assert m.run({"x": np.ones(5000, F)})["y"].shape == (5000,)
     assert m.run({"x": -np.ones(5000, F)})["y"] == 5000
@@ -126,8 +160,15 @@ def test_loop_with_a_trip_count(trips: int, constant: bool) -> None:
 
 
 def test_loop_as_a_while() -> None:
-    body = graph([node("Add", ["s_in", "s_in"], ["s_out"]), node("ReduceMax", ["s_out"], ["top"], keepdims=0), node("Less", ["top", "limit"], ["go_out"])],
-                 {"i": np.int64(0), "go": np.asarray(True), "s_in": np.zeros(2, F)}, ["go_out", "s_out"])
+    body = graph(
+        [
+            node("Add", ["s_in", "s_in"], ["s_out"]),
+            node("ReduceMax", ["s_out"], ["top"], keepdims=0),
+            node("Less", ["top", "limit"], ["go_out"]),
+        ],
+        {"i": np.int64(0), "go": np.asarray(True), "s_in": np.zeros(2, F)},
+        ["go_out", "s_out"],
+    )
     nodes = [node("Relu", ["x"], ["r"]), node("Loop", ["", "yes", "r"], ["y"], body=body)]
     m = model(nodes, {"x": np.zeros(2, F)}, ["y"], {"yes": np.asarray(True), "limit": F(100)})
     np.testing.assert_array_equal(m.run({"x": F([1, 3])})["y"], [64, 192])
@@ -135,8 +176,11 @@ def test_loop_as_a_while() -> None:
 
 
 def test_loop_whose_state_grows() -> None:
-    body = graph([node("Concat", ["s_in", "x"], ["s_out"], axis=0), node("Identity", ["go"], ["go_out"])],
-                 {"i": np.int64(0), "go": np.asarray(True), "s_in": np.zeros(2, F)}, ["go_out", "s_out"])
+    body = graph(
+        [node("Concat", ["s_in", "x"], ["s_out"], axis=0), node("Identity", ["go"], ["go_out"])],
+        {"i": np.int64(0), "go": np.asarray(True), "s_in": np.zeros(2, F)},
+        ["go_out", "s_out"],
+    )
     m = model([node("Loop", ["m", "", "x"], ["y"], body=body)], {"x": F([1, 2]), "m": np.int64(3)}, ["y"])
     for trips in (3, 1, 30, 3):
         assert m.run({"x": F([1, 2]), "m": np.int64(trips)})["y"].shape == (2 * (trips + 1),)
@@ -144,9 +188,16 @@ def test_loop_whose_state_grows() -> None:
 
 def test_loop_with_a_sequence_as_state() -> None:
     body = helper.make_graph(
-        [node("SequenceInsert", ["q_in", "x"], ["q_out"]), node("Identity", ["go"], ["go_out"])], "b",
-        [info("i", np.int64(0)), info("go", np.asarray(True)), info("q_in")], [info("go_out"), info("q_out")])
-    nodes = [node("SequenceEmpty", [], ["q"]), node("Loop", ["m", "", "q"], ["r"], body=body), node("ConcatFromSequence", ["r"], ["y"], axis=0)]
+        [node("SequenceInsert", ["q_in", "x"], ["q_out"]), node("Identity", ["go"], ["go_out"])],
+        "b",
+        [info("i", np.int64(0)), info("go", np.asarray(True)), info("q_in")],
+        [info("go_out"), info("q_out")],
+    )
+    nodes = [
+        node("SequenceEmpty", [], ["q"]),
+        node("Loop", ["m", "", "q"], ["r"], body=body),
+        node("ConcatFromSequence", ["r"], ["y"], axis=0),
+    ]
     m = model(nodes, {"x": F([1, 2]), "m": np.int64(3)}, ["y"])
     for trips in (3, 40):
         assert m.run({"x": F([1, 2]), "m": np.int64(trips)})["y"].shape == (2 * trips,)
@@ -155,9 +206,17 @@ def test_loop_with_a_sequence_as_state() -> None:
 @pytest.mark.parametrize("length", [1, 5, 300])
 @pytest.mark.parametrize("back", [0, 1])
 def test_scan(length: int, back: int) -> None:
-    body = graph([node("Add", ["s_in", "x_t"], ["s_out"]), node("Mul", ["s_out", "k"], ["row"])], {"s_in": np.zeros(2, F), "x_t": np.zeros(2, F)}, ["s_out", "row"])
-    m = model([node("Scan", ["s", "x"], ["t", "y"], body=body, num_scan_inputs=1, scan_input_directions=[back])],
-              {"s": np.zeros(2, F), "x": np.zeros((length, 2), F)}, ["t", "y"], {"k": F(2)})
+    body = graph(
+        [node("Add", ["s_in", "x_t"], ["s_out"]), node("Mul", ["s_out", "k"], ["row"])],
+        {"s_in": np.zeros(2, F), "x_t": np.zeros(2, F)},
+        ["s_out", "row"],
+    )
+    m = model(
+        [node("Scan", ["s", "x"], ["t", "y"], body=body, num_scan_inputs=1, scan_input_directions=[back])],
+        {"s": np.zeros(2, F), "x": np.zeros((length, 2), F)},
+        ["t", "y"],
+        {"k": F(2)},
+    )
     x = np.arange(2 * length, dtype=F).reshape(length, 2)
     outs = m.run({"s": F([1, 1]), "x": x})
     sums = 1 + np.cumsum(x[::-1] if back else x, 0)
@@ -167,8 +226,12 @@ def test_scan(length: int, back: int) -> None:
 
 def test_sequences_and_optionals_as_inputs_and_outputs() -> None:
     seq = helper.make_tensor_sequence_value_info("q", onnx.TensorProto.FLOAT, None)
-    g = helper.make_graph([node("SequenceAt", ["q", "i"], ["a"]), node("SequenceInsert", ["q", "a"], ["r"])], "g",
-                          [seq, info("i", np.int64(0))], [info("r"), info("a")])
+    g = helper.make_graph(
+        [node("SequenceAt", ["q", "i"], ["a"]), node("SequenceInsert", ["q", "a"], ["r"])],
+        "g",
+        [seq, info("i", np.int64(0))],
+        [info("r"), info("a")],
+    )
     m = rlx.load(helper.make_model(g).SerializeToString())
     q = [F([1]), F([2, 3])]
     for i in (0, 1, -1):

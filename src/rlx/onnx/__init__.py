@@ -23,6 +23,7 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name == "onnx":
-            raise ImportError("rlx.onnx: the package onnx must be installed to read ONNX files"
-                              "\nhint: pip install 'rlx[onnx]'") from error
+            raise ImportError(
+                "rlx.onnx: the package onnx must be installed to read ONNX files\nhint: pip install 'rlx[onnx]'"
+            ) from error
         raise

@@ -120,8 +120,15 @@ class Reader:
         for sparse in proto.sparse_initializer:
             initialisers[sparse.values.name] = self._dense(sparse)
         nodes = [self.node(n, i, opsets, depth) for i, n in enumerate(proto.node)]
-        block = Block(proto.name, tuple(v.name for v in proto.input), tuple(v.name for v in proto.output),
-                      initialisers, nodes, opsets, declared=tuple(map(_declared, proto.output)))
+        block = Block(
+            proto.name,
+            tuple(v.name for v in proto.input),
+            tuple(v.name for v in proto.output),
+            initialisers,
+            nodes,
+            opsets,
+            declared=tuple(map(_declared, proto.output)),
+        )
         _prepare(block)
         return block
 
@@ -130,8 +137,16 @@ class Reader:
         opsets = {domain_of(o.domain): o.version for o in proto.opset_import}
         nodes = [self.node(n, i, opsets, 0) for i, n in enumerate(proto.node)]
         defaults = {a.name: self.attribute(a, opsets, 0) for a in proto.attribute_proto}
-        block = Block(proto.name, tuple(proto.input), tuple(proto.output), {}, nodes, opsets,
-                      attributes=tuple(proto.attribute), defaults=defaults)
+        block = Block(
+            proto.name,
+            tuple(proto.input),
+            tuple(proto.output),
+            {},
+            nodes,
+            opsets,
+            attributes=tuple(proto.attribute),
+            defaults=defaults,
+        )
         _prepare(block)
         return block
 
@@ -145,8 +160,18 @@ class Reader:
                 refs[a.name] = a.ref_attr_name
             else:
                 attrs[a.name] = self.attribute(a, opsets, depth)
-        node = NodeDef(proto.op_type, domain, proto.overload, label, tuple(proto.input),
-                       tuple(proto.output), attrs, refs, opsets.get(domain, 1), index)
+        node = NodeDef(
+            proto.op_type,
+            domain,
+            proto.overload,
+            label,
+            tuple(proto.input),
+            tuple(proto.output),
+            attrs,
+            refs,
+            opsets.get(domain, 1),
+            index,
+        )
         if proto.ByteSize() <= _RAW_BYTES:
             node.raw = proto.SerializeToString()
         captured: set[str] = set()

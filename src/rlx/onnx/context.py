@@ -229,7 +229,9 @@ class NodeContext:
         code = self.int(name, default)
         found = dtypes.from_onnx(code)
         if found is None:
-            raise FormatError(f"attribute {name!r} must be an element type that can be computed with, got {type_name(code)}")
+            raise FormatError(
+                f"attribute {name!r} must be an element type that can be computed with, got {type_name(code)}"
+            )
         return found
 
     # -- emitting ---------------------------------------------------------------------
@@ -246,7 +248,6 @@ class NodeContext:
         """Results of a Python function on concrete values (all operands by default)."""
         results = self.tracer.host(function, self.items() if items is None else items)
         return results if len(results) != 1 else results[0]
-
 
     def trimmed(self, value: Value, count: Value) -> Any:
         """The first rows of a result of largest size; ends the segment to learn how many there are."""

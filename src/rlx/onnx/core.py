@@ -28,8 +28,14 @@ ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT"})()
 class Shared:
     """What all graphs of one file share: functions, weights, options."""
 
-    def __init__(self, functions: Mapping[tuple[str, str, str], Block], options: CompileOptions,
-                 threads: int, tensors: "TensorReader", opset: int) -> None:
+    def __init__(
+        self,
+        functions: Mapping[tuple[str, str, str], Block],
+        options: CompileOptions,
+        threads: int,
+        tensors: "TensorReader",
+        opset: int,
+    ) -> None:
         self.functions = functions
         self.options = options
         self.threads = threads
@@ -52,8 +58,16 @@ class Core:
         Constants of enclosing graphs.
     """
 
-    def __init__(self, model: Shared, block: Block, inputs: Sequence[str], outer: Scope | None = None,
-                 frames: Sequence[Frame] = (), *, declare: bool = False) -> None:
+    def __init__(
+        self,
+        model: Shared,
+        block: Block,
+        inputs: Sequence[str],
+        outer: Scope | None = None,
+        frames: Sequence[Frame] = (),
+        *,
+        declare: bool = False,
+    ) -> None:
         self.model = model
         self.block = block
         self.inputs = tuple(inputs)

@@ -107,7 +107,9 @@ def _text(v: Any) -> str:
         if np.isinf(number):
             return "INF" if number > 0 else "-INF"
         if isinstance(v, np.floating):
-            return np.format_float_positional(v, trim="-") if 1e-5 <= abs(number) < 1e16 or number == 0 else repr(v.item())
+            return (
+                np.format_float_positional(v, trim="-") if 1e-5 <= abs(number) < 1e16 or number == 0 else repr(v.item())
+            )
         return repr(number)
     return str(v)
 
@@ -117,15 +119,21 @@ def _from_text(x: Array, target: np.dtype[Any], what: str) -> Array:
         text = s.decode() if isinstance(s, bytes) else str(s)
         try:
             if target.kind == "b":
-                return text.strip().lower() in ("true", "1") or (text.strip().lower() not in ("false", "0", "") and float(text) != 0)
-            return float(text) if target.kind not in "iu" else int(float(text)) if not text.strip().lstrip("+-").isdigit() else int(text)
+                return text.strip().lower() in ("true", "1") or (
+                    text.strip().lower() not in ("false", "0", "") and float(text) != 0
+                )
+            return (
+                float(text)
+                if target.kind not in "iu"
+                else int(float(text))
+                if not text.strip().lstrip("+-").isdigit()
+                else int(text)
+            )
         except (ValueError, OverflowError):
             raise FormatError(f"{what}: a string must be a number, got {text!r}") from None
 
     wide = np.asarray([one(s) for s in x.reshape(-1)])
     return wide.astype(target).reshape(x.shape)
-
-
 
 
 def tensor_code(array: Array) -> int:

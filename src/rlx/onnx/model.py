@@ -97,9 +97,7 @@ def _declared(t: TypeProto, default: bool = False) -> Declared:
         tensor = t.tensor_type if kind == "tensor_type" else t.sparse_tensor_type
         shape = None
         if tensor.HasField("shape"):
-            shape = tuple(
-                d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim
-            )
+            shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)
         return Declared("tensor", type_name(tensor.elem_type), shape, default, tensor.elem_type)
     if kind in ("sequence_type", "optional_type"):
         inner = _declared((t.sequence_type if kind == "sequence_type" else t.optional_type).elem_type)
@@ -133,8 +131,9 @@ class Model:
     first met; weights are shared among all of them.
     """
 
-    def __init__(self, proto: ModelProto, tensors: TensorReader, options: CompileOptions, threads: int | None,
-                 name: str) -> None:
+    def __init__(
+        self, proto: ModelProto, tensors: TensorReader, options: CompileOptions, threads: int | None, name: str
+    ) -> None:
         opsets = {domain_of(o.domain): o.version for o in proto.opset_import}
         standard = opsets.get("", defs.onnx_opset_version())
         opsets.setdefault("", 1)
@@ -143,8 +142,7 @@ class Model:
         block = reader.graph(proto.graph, opsets)
         check_supported(block, functions)
         self.name = proto.graph.name or name
-        self._shared = Shared(functions, options, threads or options.threads or default_threads(), tensors,
-                              standard)
+        self._shared = Shared(functions, options, threads or options.threads or default_threads(), tensors, standard)
         self._inputs: dict[str, Declared] = {}
         for v in proto.graph.input:
             self._inputs[v.name] = _declared(v.type, v.name in block.initialisers)
@@ -157,7 +155,9 @@ class Model:
 
     # -- running ------------------------------------------------------------------------
 
-    def run(self, inputs: Mapping[str, Any] | None = None, *, threads: int | None = None, out: Any = None) -> _interp.Outputs:
+    def run(
+        self, inputs: Mapping[str, Any] | None = None, *, threads: int | None = None, out: Any = None
+    ) -> _interp.Outputs:
         """Run once.
 
         Parameters
@@ -234,7 +234,9 @@ class Model:
                 continue
             value = results[self._index[name]]
             if not isinstance(value, np.ndarray) or array.dtype != value.dtype:
-                raise BindingTypeError(f"out[{name!r}]: dtype must be {getattr(value, 'dtype', type(value).__name__)}, got {array.dtype}")
+                raise BindingTypeError(
+                    f"out[{name!r}]: dtype must be {getattr(value, 'dtype', type(value).__name__)}, got {array.dtype}"
+                )
             if array.shape != value.shape:
                 raise BindingError(f"out[{name!r}]: shape must be {value.shape}, got {array.shape}")
             array[...] = value
@@ -248,7 +250,9 @@ class Model:
         missing = [n for n in self._required if n not in inputs]
         missing = [n for n in missing if self._inputs[n].kind != "optional"]
         if missing:
-            raise BindingError(f"model {self.name!r}: every input must be given, {missing} missing; inputs are {list(self._inputs)}")
+            raise BindingError(
+                f"model {self.name!r}: every input must be given, {missing} missing; inputs are {list(self._inputs)}"
+            )
         values = []
         for name, declared in self._inputs.items():
             if name in inputs:
@@ -272,7 +276,9 @@ class Model:
     def _variants(self) -> list[Variant]:
         found = [s.variant for s in self._core.segments()]
         if not found:
-            raise BindingError(f"model {self.name!r}: must have been run before this report\nhint: run it once, or pass inputs")
+            raise BindingError(
+                f"model {self.name!r}: must have been run before this report\nhint: run it once, or pass inputs"
+            )
         return found
 
     def explain(self) -> "Explanations":
@@ -296,7 +302,9 @@ class Model:
         finally:
             for v in variants:
                 v.executor.spent = None
-        rows = [r for v, s in zip(variants, spent, strict=True) for r in Profile.of(v.compiled, s / max(1, repeat)).rows]
+        rows = [
+            r for v, s in zip(variants, spent, strict=True) for r in Profile.of(v.compiled, s / max(1, repeat)).rows
+        ]
         return Profile(rows)
 
     def _path(self, inputs: Mapping[str, Any]) -> list[Variant]:
@@ -472,5 +480,3 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
         raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise FormatError(f"ONNX: the file must be well formed, got {type(error).__name__}: {error}") from error
-
-

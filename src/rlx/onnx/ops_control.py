@@ -80,7 +80,9 @@ def _complete(n: NodeContext, bodies: Sequence[TraceGraph], captures: dict[Any, 
     return [n.tracer.value(item) for item in captures.values()]
 
 
-def _unrolled(n: NodeContext, body: Block, trips: int, state: list[Any], slices: Any = None) -> tuple[list[Any], list[list[Any]]]:
+def _unrolled(
+    n: NodeContext, body: Block, trips: int, state: list[Any], slices: Any = None
+) -> tuple[list[Any], list[list[Any]]]:
     """Emit the body `trips` times. The state lives in a scope, so that cuts may happen."""
     rows: list[list[Any]] = []
     holder = Scope(None, {f"s{i}": v for i, v in enumerate(state)})
@@ -129,7 +131,10 @@ def _loop(n: NodeContext) -> Any:
     body = n.block("body")
     k = n.n_inputs - 2
     if len(body.inputs) != k + 2 or len(body.outputs) < k + 1:
-        raise FormatError(f"the body must have {k + 2} inputs and at least {k + 1} outputs, got {len(body.inputs)} and {len(body.outputs)}")
+        raise FormatError(
+            f"the body must have {k + 2} inputs and at least {k + 1} outputs, "
+            f"got {len(body.inputs)} and {len(body.outputs)}"
+        )
     trips = n.peek(0) if n.has(0) else None
     go = n.peek(1) if n.has(1) else np.asarray(True)
     if go is not None and not _truth(go):
@@ -179,8 +184,16 @@ def _ir_loop(n: NodeContext, body: Block, k: int, count: int | None, on: bool) -
         start = ops.reshape(n.x(1), shape=()) if n.has(1) and not on else None
         if trips is None and start is None:
             start = n.constant(np.asarray(True))
-        results = ops.loop(trips, start, *(n.x(2 + i) for i in range(k)), *operands, body=inner, n_carried=k,
-                           bound=count if stacked else None, graph=n.tracer.graph)
+        results = ops.loop(
+            trips,
+            start,
+            *(n.x(2 + i) for i in range(k)),
+            *operands,
+            body=inner,
+            n_carried=k,
+            bound=count if stacked else None,
+            graph=n.tracer.graph,
+        )
     except (NotStaticError, GraphError):
         return None
     results = results if isinstance(results, tuple) else (results,)
@@ -307,6 +320,7 @@ def _scan_8(n: NodeContext) -> Any:
     batch = dim(xs[0], 0)
     parts: list[list[Any]] = []
     for b in range(batch):
+
         def pick(v: Value, at: int = b) -> Any:
             return ops.reshape(ops.slice(v, starts=(at,), stops=(at + 1,), axes=(0,)), shape=v.shape[1:])
 

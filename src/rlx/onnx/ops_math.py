@@ -15,12 +15,38 @@ from rlx.onnx.registry import onnx_op
 # -- elementwise, one operand ------------------------------------------------------
 
 _UNARY = {
-    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan",
-    "Atanh": "atanh", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
-    "Floor": "floor", "HardSwish": "hard_swish", "IsNaN": "isnan", "Log": "log", "Mish": "mish", "Neg": "neg",
-    "Not": "logical_not", "Reciprocal": "recip", "Relu": "relu", "Round": "round", "Sigmoid": "sigmoid",
-    "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Softplus": "softplus", "Softsign": "softsign",
-    "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh", "BitwiseNot": "bit_not",
+    "Abs": "abs",
+    "Acos": "acos",
+    "Acosh": "acosh",
+    "Asin": "asin",
+    "Asinh": "asinh",
+    "Atan": "atan",
+    "Atanh": "atanh",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Cosh": "cosh",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "HardSwish": "hard_swish",
+    "IsNaN": "isnan",
+    "Log": "log",
+    "Mish": "mish",
+    "Neg": "neg",
+    "Not": "logical_not",
+    "Reciprocal": "recip",
+    "Relu": "relu",
+    "Round": "round",
+    "Sigmoid": "sigmoid",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sinh": "sinh",
+    "Softplus": "softplus",
+    "Softsign": "softsign",
+    "Sqrt": "sqrt",
+    "Tan": "tan",
+    "Tanh": "tanh",
+    "BitwiseNot": "bit_not",
 }
 
 
@@ -52,8 +78,9 @@ def _celu(n: NodeContext) -> Any:
 
 @onnx_op("Selu")
 def _selu(n: NodeContext) -> Any:
-    return ops.selu(n.x(0), alpha=n.float("alpha", 1.67326319217681884765625),
-                    gamma=n.float("gamma", 1.05070102214813232421875))
+    return ops.selu(
+        n.x(0), alpha=n.float("alpha", 1.67326319217681884765625), gamma=n.float("gamma", 1.05070102214813232421875)
+    )
 
 
 @onnx_op("ThresholdedRelu")
@@ -152,8 +179,7 @@ def _dropout(n: NodeContext) -> Any:
         from rlx.onnx.ops_random import seed_of
 
         seed = seed_of(n)
-        keep = ops.bernoulli(n.constant(np.full(x.shape, 1.0 - ratio, np.float32)), dtype=dtypes.bool_,
-                             seed=seed)
+        keep = ops.bernoulli(n.constant(np.full(x.shape, 1.0 - ratio, np.float32)), dtype=dtypes.bool_, seed=seed)
         scaled = ops.mul(x, n.like(1.0 / (1.0 - ratio), x))
         return ops.where(keep, scaled, n.like(0, x)), keep
     mask = None
@@ -166,9 +192,20 @@ def _dropout(n: NodeContext) -> Any:
 # -- elementwise, several operands ---------------------------------------------------
 
 _BINARY = {
-    "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "And": "logical_and", "Or": "logical_or",
-    "Xor": "logical_xor", "Greater": "gt", "GreaterOrEqual": "ge", "Less": "lt", "LessOrEqual": "le",
-    "BitwiseAnd": "bit_and", "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor",
+    "Add": "add",
+    "Sub": "sub",
+    "Mul": "mul",
+    "Div": "div",
+    "And": "logical_and",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+    "Greater": "gt",
+    "GreaterOrEqual": "ge",
+    "Less": "lt",
+    "LessOrEqual": "le",
+    "BitwiseAnd": "bit_and",
+    "BitwiseOr": "bit_or",
+    "BitwiseXor": "bit_xor",
 }
 
 
@@ -269,9 +306,15 @@ def _mean(n: NodeContext) -> Any:
 # -- reductions ---------------------------------------------------------------------
 
 _REDUCE = {
-    "ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceProd": "reduce_prod", "ReduceMax": "reduce_max",
-    "ReduceMin": "reduce_min", "ReduceL1": "reduce_l1", "ReduceL2": "reduce_l2",
-    "ReduceLogSum": "reduce_log_sum", "ReduceLogSumExp": "reduce_log_sum_exp",
+    "ReduceSum": "reduce_sum",
+    "ReduceMean": "reduce_mean",
+    "ReduceProd": "reduce_prod",
+    "ReduceMax": "reduce_max",
+    "ReduceMin": "reduce_min",
+    "ReduceL1": "reduce_l1",
+    "ReduceL2": "reduce_l2",
+    "ReduceLogSum": "reduce_log_sum",
+    "ReduceLogSumExp": "reduce_log_sum_exp",
     "ReduceSumSquare": "reduce_sum_square",
 }
 
@@ -298,8 +341,12 @@ for _name, _op in _REDUCE.items():
 
 def _arg(name: str) -> Callable[[NodeContext], Any]:
     def emit(n: NodeContext) -> Any:
-        return getattr(ops, name)(n.x(0), axis=n.int("axis", 0), keepdims=bool(n.int("keepdims", 1)),
-                                  select_last=bool(n.int("select_last_index", 0)))
+        return getattr(ops, name)(
+            n.x(0),
+            axis=n.int("axis", 0),
+            keepdims=bool(n.int("keepdims", 1)),
+            select_last=bool(n.int("select_last_index", 0)),
+        )
 
     return emit
 
@@ -311,8 +358,9 @@ onnx_op("ArgMin")(_arg("argmin"))
 def _cumulative(name: str) -> Callable[[NodeContext], Any]:
     def emit(n: NodeContext) -> Any:
         axis = n.scalar(1)
-        return getattr(ops, name)(n.x(0), axis=axis, exclusive=bool(n.int("exclusive", 0)),
-                                  reverse=bool(n.int("reverse", 0)))
+        return getattr(ops, name)(
+            n.x(0), axis=axis, exclusive=bool(n.int("exclusive", 0)), reverse=bool(n.int("reverse", 0))
+        )
 
     return emit
 
@@ -366,8 +414,15 @@ def _matmul(n: NodeContext) -> Any:
 @onnx_op("Gemm")
 def _gemm(n: NodeContext) -> Any:
     a, b, c = n.x(0), n.x(1), n.opt(2)
-    return ops.gemm(a, b, c, alpha=n.float("alpha", 1.0), beta=n.float("beta", 1.0),
-                    trans_a=bool(n.int("transA", 0)), trans_b=bool(n.int("transB", 0)))
+    return ops.gemm(
+        a,
+        b,
+        c,
+        alpha=n.float("alpha", 1.0),
+        beta=n.float("beta", 1.0),
+        trans_a=bool(n.int("transA", 0)),
+        trans_b=bool(n.int("transB", 0)),
+    )
 
 
 @onnx_op("Einsum")

@@ -59,6 +59,7 @@ def post_transform(n: NodeContext, scores: Value) -> Any:
         masked = ops.softmax(ops.where(zero, n.like(-np.inf, scores), scores), axis=-1)
         return ops.where(zero, n.like(0, scores), masked)
     if kind == "PROBIT":
+
         def probit(x: Array) -> Array:
             from scipy.special import erfinv
 
@@ -69,8 +70,6 @@ def post_transform(n: NodeContext, scores: Value) -> Any:
 
 
 # -- trees ---------------------------------------------------------------------------------
-
-
 
 
 @onnx_op("TreeEnsembleClassifier", domain=ML)
@@ -217,11 +216,16 @@ def _svm_classifier(n: NodeContext) -> Any:
     for p, (i, j) in enumerate(pairs):
         tally[0, p, i] = tally[1, p, j] = 1
     won = ops.cast(ops.gt(votes, n.like(0, votes)), dtype=dtypes.f32)
-    count = ops.add(ops.matmul(won, n.constant(tally[0])),
-                    ops.matmul(ops.sub(n.like(1, won), won), n.constant(tally[1])))
+    count = ops.add(
+        ops.matmul(won, n.constant(tally[0])), ops.matmul(ops.sub(n.like(1, won), won), n.constant(tally[1]))
+    )
     if prob_a:
-        probabilities = n.tracer.value(n.host(
-            lambda v: _coupled(v, np.asarray(prob_a, np.float64), np.asarray(prob_b, np.float64), pairs, classes), [votes]))
+        probabilities = n.tracer.value(
+            n.host(
+                lambda v: _coupled(v, np.asarray(prob_a, np.float64), np.asarray(prob_b, np.float64), pairs, classes),
+                [votes],
+            )
+        )
         index = ops.argmax(probabilities, axis=1, keepdims=False)
         return pick_labels(n, index, labels), post_transform(n, probabilities)
     index = ops.argmax(count, axis=1, keepdims=False)
@@ -415,8 +419,13 @@ def _dict_vectorizer(n: NodeContext) -> Any:
 
     def run(x: Any) -> Array:
         values = [x.get(k, 0) for k in keys]
-        kind = object if any(isinstance(v, str) for v in values) else np.int64 if all(
-            isinstance(v, (int, np.integer)) for v in values) else np.float32
+        kind = (
+            object
+            if any(isinstance(v, str) for v in values)
+            else np.int64
+            if all(isinstance(v, (int, np.integer)) for v in values)
+            else np.float32
+        )
         return np.asarray([values], kind)
 
     return n.host(run)

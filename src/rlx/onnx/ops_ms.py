@@ -40,8 +40,15 @@ def _fused_matmul(n: NodeContext) -> Any:
 
 @onnx_op("FusedGemm", domain=MS)
 def _fused_gemm(n: NodeContext) -> Any:
-    y = ops.gemm(n.x(0), n.x(1), n.opt(2), alpha=n.float("alpha", 1.0), beta=n.float("beta", 1.0),
-                 trans_a=bool(n.int("transA", 0)), trans_b=bool(n.int("transB", 0)))
+    y = ops.gemm(
+        n.x(0),
+        n.x(1),
+        n.opt(2),
+        alpha=n.float("alpha", 1.0),
+        beta=n.float("beta", 1.0),
+        trans_a=bool(n.int("transA", 0)),
+        trans_b=bool(n.int("transB", 0)),
+    )
     return _activated(n, y)
 
 
@@ -156,8 +163,11 @@ def _embed_layer_norm(n: NodeContext) -> Any:
     y = _normalised(total, gamma, beta, n.float("epsilon", 1e-12), n)
     index = None
     if n.wants(1):
-        index = ops.reduce_sum(mask, axes=(1,), keepdims=False) if mask is not None else n.constant(
-            np.zeros(dim(ids, 0), np.int32))
+        index = (
+            ops.reduce_sum(mask, axes=(1,), keepdims=False)
+            if mask is not None
+            else n.constant(np.zeros(dim(ids, 0), np.int32))
+        )
     return y, index, total
 
 
@@ -173,8 +183,11 @@ def _attention(n: NodeContext) -> Any:
     sizes = n.ints("qkv_hidden_sizes", None) or [dim(w, 1) // 3] * 3
     edges = np.cumsum([0, *sizes]).tolist()
     q, k, v = (ops.slice(both, starts=(a,), stops=(z,), axes=(2,)) for a, z in itertools.pairwise(edges))
-    attrs: dict[str, Any] = {"num_heads": heads, "scale": n.float("scale", None) or None,
-                             "causal": bool(n.int("unidirectional", 0))}
+    attrs: dict[str, Any] = {
+        "num_heads": heads,
+        "scale": n.float("scale", None) or None,
+        "causal": bool(n.int("unidirectional", 0)),
+    }
     lens = None
     if mask is not None and mask.rank == 2:
         mask = ops.ne(mask, n.like(0, mask))
@@ -274,8 +287,9 @@ def _qgemm(n: NodeContext) -> Any:
 @onnx_op("MatMulIntegerToFloat", domain=MS)
 def _matmul_integer_to_float(n: NodeContext) -> Any:
     a_zero, b_zero, bias = n.opt(4), n.opt(5), n.opt(6)
-    total = ops.matmul_integer(n.x(0), n.x(1), None if a_zero is None else single(a_zero),
-                               None if b_zero is None else single(b_zero))
+    total = ops.matmul_integer(
+        n.x(0), n.x(1), None if a_zero is None else single(a_zero), None if b_zero is None else single(b_zero)
+    )
     y = ops.mul(ops.cast(total, dtype=dtypes.f32), ops.mul(n.x(2), n.x(3)))
     return y if bias is None else ops.add(y, bias)
 
@@ -320,12 +334,18 @@ def _dynamic_quantize_lstm(n: NodeContext) -> Any:
         real = ops.mul(ops.cast(ops.sub(wide, zero), dtype=dtypes.f32), ops.reshape(s, shape=shape))
         return ops.transpose(real, perm=(0, 2, 1))
 
-    attrs: dict[str, Any] = {"direction": n.str("direction", "forward"), "clip": n.float("clip", 0.0),
-                             "input_forget": bool(n.int("input_forget", 0))}
+    attrs: dict[str, Any] = {
+        "direction": n.str("direction", "forward"),
+        "clip": n.float("clip", 0.0),
+        "input_forget": bool(n.int("input_forget", 0)),
+    }
     names = n.strs("activations", None)
     if names:
-        attrs.update(activations=names, activation_alpha=n.floats("activation_alpha", None),
-                     activation_beta=n.floats("activation_beta", None))
+        attrs.update(
+            activations=names,
+            activation_alpha=n.floats("activation_alpha", None),
+            activation_beta=n.floats("activation_beta", None),
+        )
     return ops.lstm(x, weight(1, 8), weight(2, 10), b, lens, h, c, p, **attrs)
 
 

@@ -38,8 +38,15 @@ def window(n: NodeContext, spatial: Sequence[int], kernel: Sequence[int]) -> Win
     dilations = tuple(n.ints("dilations", None) or (1,) * rank)
     pads = tuple(n.ints("pads", None) or (0,) * (2 * rank))
     mode = n.str("auto_pad", "NOTSET")
-    if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank or min((*strides, *dilations), default=1) < 1:
-        raise FormatError(f"kernel, strides, dilations and pads must fit {rank} spatial axes, got {kernel}, {strides}, {dilations}, {pads}")
+    if (
+        not len(kernel) == len(strides) == len(dilations) == rank
+        or len(pads) != 2 * rank
+        or min((*strides, *dilations), default=1) < 1
+    ):
+        raise FormatError(
+            f"kernel, strides, dilations and pads must fit {rank} spatial axes, "
+            f"got {kernel}, {strides}, {dilations}, {pads}"
+        )
     if mode in ("SAME_UPPER", "SAME_LOWER"):
         before, after = [], []
         for size, k, s, d in zip(spatial, kernel, strides, dilations, strict=True):
@@ -80,7 +87,9 @@ def _conv_integer(n: NodeContext) -> Any:
     return ops.conv_integer(x, w, x_zero, w_zero, groups=n.int("group", 1), **window(n, spatial_of(x), kernel).attrs)
 
 
-def transposed_pads(n: NodeContext, spatial: Sequence[int], kernel: Sequence[int]) -> tuple[dict[str, Any], tuple[int, ...]]:
+def transposed_pads(
+    n: NodeContext, spatial: Sequence[int], kernel: Sequence[int]
+) -> tuple[dict[str, Any], tuple[int, ...]]:
     """Attributes of a transposed convolution and its output padding."""
     rank = len(spatial)
     strides = tuple(n.ints("strides", None) or (1,) * rank)
@@ -177,8 +186,10 @@ def _max_unpool(n: NodeContext) -> Any:
     kernel = n.ints("kernel_shape")
     strides = n.ints("strides", None) or [1] * len(kernel)
     pads = n.ints("pads", None) or [0] * 2 * len(kernel)
-    natural = [(size - 1) * s + k - pads[i] - pads[i + len(kernel)]
-               for i, (size, s, k) in enumerate(zip(spatial_of(x), strides, kernel, strict=True))]
+    natural = [
+        (size - 1) * s + k - pads[i] - pads[i + len(kernel)]
+        for i, (size, s, k) in enumerate(zip(spatial_of(x), strides, kernel, strict=True))
+    ]
     batch, channels = dim(x, 0), dim(x, 1)
     shape = wanted if wanted is not None else [batch, channels, *natural]
     y = ops.max_unpool(x, indices, shape=(batch, channels, *natural))  # where the indices count
@@ -305,7 +316,9 @@ def _lrn(n: NodeContext) -> Any:
     before = (size - 1) // 2
     channels = dim(x, 1)
     square = ops.square(x)
-    padded = ops.pad(square, before=(0, before, *(0,) * (x.rank - 2)), after=(0, size - 1 - before, *(0,) * (x.rank - 2)))
+    padded = ops.pad(
+        square, before=(0, before, *(0,) * (x.rank - 2)), after=(0, size - 1 - before, *(0,) * (x.rank - 2))
+    )
     total: Any = None
     for i in range(size):
         part = ops.slice(padded, starts=(i,), stops=(i + channels,), axes=(1,))
@@ -322,8 +335,11 @@ def _recurrent(name: str, operands: int) -> Callable[[NodeContext], Any]:
         values = [n.opt(i) for i in range(min(operands, max(3, n.n_inputs)))]
         if len(values) > 4 and values[4] is not None and values[4].dtype != dtypes.i32:
             values[4] = ops.cast(values[4], dtype=dtypes.i32)
-        attrs: dict[str, Any] = {"direction": n.str("direction", "forward"), "layout": n.int("layout", 0),
-                                 "clip": n.float("clip", 0.0)}
+        attrs: dict[str, Any] = {
+            "direction": n.str("direction", "forward"),
+            "layout": n.int("layout", 0),
+            "clip": n.float("clip", 0.0),
+        }
         names = n.strs("activations", None)
         if names:
             attrs["activations"] = names
@@ -365,8 +381,18 @@ def _attention(n: NodeContext) -> Any:
             mask = ops.unsqueeze(mask, axes=(0, 1))
         else:
             return USE_DEFINITION
-    return ops.attention(q, k, v, mask, num_heads=heads, num_kv_heads=kv_heads, scale=n.float("scale", None),
-                         softcap=n.float("softcap", 0.0), causal=bool(n.int("is_causal", 0)), past=0)
+    return ops.attention(
+        q,
+        k,
+        v,
+        mask,
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        scale=n.float("scale", None),
+        softcap=n.float("softcap", 0.0),
+        causal=bool(n.int("is_causal", 0)),
+        past=0,
+    )
 
 
 _KNOWN = {"q_num_heads", "kv_num_heads", "scale", "softcap", "is_causal", "qk_matmul_output_mode"}

@@ -33,10 +33,13 @@ def _quantize(n: NodeContext) -> Any:
     saturate = bool(n.int("saturate", 1))
     target = dtypes.from_onnx(code)
     if target is None or any(is_host(i) for i in n.items()):
+
         def run(x: Array, scale: Array, zero: Array | None = None) -> Array:
             wide = x.astype(np.float32) / _spread(scale.astype(np.float32), x, axis, block)
             if code in HOST_TYPES and "int" not in np.dtype(HOST_TYPES[code]).name:
-                return convert(wide if zero is None else wide + _spread(zero.astype(np.float32), x, axis, block), code, saturate)
+                return convert(
+                    wide if zero is None else wide + _spread(zero.astype(np.float32), x, axis, block), code, saturate
+                )
             y = np.rint(wide)
             y = y if zero is None else y + _spread(zero.astype(np.float32), x, axis, block)
             if code in HOST_TYPES:
@@ -95,7 +98,9 @@ def _matmul_integer(n: NodeContext) -> Any:
 def _qlinear_matmul(n: NodeContext) -> Any:
     values = [n.x(i) for i in range(8)]
     for i in (1, 4, 6):
-        values[i] = single(values[i]) if values[i].dtype == dtypes.f32 else ops.cast(single(values[i]), dtype=dtypes.f32)
+        values[i] = (
+            single(values[i]) if values[i].dtype == dtypes.f32 else ops.cast(single(values[i]), dtype=dtypes.f32)
+        )
     for i in (2, 5, 7):
         values[i] = single(values[i])
     return ops.qlinear_matmul(*values)
@@ -109,4 +114,16 @@ def _qlinear_conv(n: NodeContext) -> Any:
     w = values[3]
     kernel = n.ints("kernel_shape", None) or dims(w)[2:]
     x, x_scale, x_zero, _, w_scale, w_zero, y_scale, y_zero = values
-    return ops.qlinear_conv(x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias, groups=n.int("group", 1), **window(n, spatial_of(values[0]), kernel).attrs)
+    return ops.qlinear_conv(
+        x,
+        x_scale,
+        x_zero,
+        w,
+        w_scale,
+        w_zero,
+        y_scale,
+        y_zero,
+        bias,
+        groups=n.int("group", 1),
+        **window(n, spatial_of(values[0]), kernel).attrs,
+    )

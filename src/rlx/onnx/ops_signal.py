@@ -66,7 +66,11 @@ def _stft(n: NodeContext) -> Any:
     length = int(given) if given is not None else dim(window, 0) if window is not None else 0
     onesided = bool(n.int("onesided", 1))
     x = _unpaired(signal) if signal.rank == 3 else _plain(signal)
-    w = None if window is None else ops.cast(window, dtype=dtypes.f64 if x.dtype in (dtypes.f64, dtypes.c128) else dtypes.f32)
+    w = (
+        None
+        if window is None
+        else ops.cast(window, dtype=dtypes.f64 if x.dtype in (dtypes.f64, dtypes.c128) else dtypes.f32)
+    )
     if not x.dtype.is_complex:
         return _paired(ops.stft(x, w, n=length, hop=hop, onesided=onesided), signal)
     frames = (dim(x, 1) - length) // hop + 1

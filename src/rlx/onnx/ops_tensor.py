@@ -55,8 +55,12 @@ def _range(n: NodeContext) -> Any:
     start, limit, delta = (np.asarray(n.const(i)).reshape(()) for i in range(3))
     if delta == 0:
         raise FormatError("the step must not be 0, got 0")
-    count = max(0, int(np.ceil((float(limit) - float(start)) / float(delta))) if start.dtype.kind not in "iu"
-                else -((int(start) - int(limit)) // int(delta)))
+    count = max(
+        0,
+        int(np.ceil((float(limit) - float(start)) / float(delta)))
+        if start.dtype.kind not in "iu"
+        else -((int(start) - int(limit)) // int(delta)),
+    )
     if count > 1 << 34:
         raise FormatError(f"the range must be moderate, got {count} elements")
     places = np.arange(count, dtype=start.dtype if start.dtype.kind in "fiu" else np.float32)
@@ -200,7 +204,10 @@ def _slice(n: NodeContext) -> Any:
     axes = _axes(list(range(len(starts))) if axes is None else axes, rank)
     steps = [1] * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
-        raise FormatError(f"starts, ends, axes and steps must have one length and steps not be 0, got {starts}, {ends}, {axes}, {steps}")
+        raise FormatError(
+            f"starts, ends, axes and steps must have one length and steps not be 0, "
+            f"got {starts}, {ends}, {axes}, {steps}"
+        )
     shape = n.shape(0)
     first, last = [], []
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
@@ -241,8 +248,9 @@ def _gather_nd(n: NodeContext) -> Any:
 
 @onnx_op("ScatterElements", "Scatter")
 def _scatter_elements(n: NodeContext) -> Any:
-    return ops.scatter_elements(n.x(0), _indices(n.x(1)), n.x(2), axis=n.int("axis", 0),
-                                reduction=n.str("reduction", "none"))
+    return ops.scatter_elements(
+        n.x(0), _indices(n.x(1)), n.x(2), axis=n.int("axis", 0), reduction=n.str("reduction", "none")
+    )
 
 
 @onnx_op("ScatterND")
@@ -258,7 +266,9 @@ def _one_hot(n: NodeContext) -> Any:
     if not indices.dtype.is_int:
         indices = ops.cast(indices, dtype=dtypes.i64)
     indices = ops.cast(indices, dtype=dtypes.i64)
-    below = ops.where(ops.lt(indices, n.like(-depth, indices)), n.like(depth, indices), ops.add(indices, n.like(depth, indices)))
+    below = ops.where(
+        ops.lt(indices, n.like(-depth, indices)), n.like(depth, indices), ops.add(indices, n.like(depth, indices))
+    )
     indices = ops.where(ops.lt(indices, n.like(0, indices)), below, indices)
     return ops.one_hot(indices, values, depth=depth, axis=axis)
 
@@ -266,14 +276,20 @@ def _one_hot(n: NodeContext) -> Any:
 @onnx_op("TopK")
 def _topk(n: NodeContext) -> Any:
     k = n.int("k") if n.opset < 10 else int(n.scalar(1))
-    return ops.topk(n.x(0), k=k, axis=n.int("axis", -1), largest=bool(n.int("largest", 1)),
-                    sorted=bool(n.int("sorted", 1)))
+    return ops.topk(
+        n.x(0), k=k, axis=n.int("axis", -1), largest=bool(n.int("largest", 1)), sorted=bool(n.int("sorted", 1))
+    )
 
 
 @onnx_op("NonZero")
 def _nonzero(n: NodeContext) -> Any:
-    return n.host(lambda x: np.asarray(np.nonzero(x) if x.ndim else np.nonzero(x.reshape(1))[:0], np.int64).reshape(
-        max(x.ndim, 0), -1) if x.ndim else np.zeros((0, int(bool(x))), np.int64))
+    return n.host(
+        lambda x: (
+            np.asarray(np.nonzero(x) if x.ndim else np.nonzero(x.reshape(1))[:0], np.int64).reshape(max(x.ndim, 0), -1)
+            if x.ndim
+            else np.zeros((0, int(bool(x))), np.int64)
+        )
+    )
 
 
 @onnx_op("Compress")
@@ -291,7 +307,9 @@ def _unique(n: NodeContext) -> Any:
     axis, ordered = n.int("axis", None), bool(n.int("sorted", 1))
 
     def run(x: Any) -> Any:
-        values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+        values, first, inverse, counts = np.unique(
+            x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        )
         inverse = inverse.reshape(-1)
         if not ordered:
             order = np.argsort(first)

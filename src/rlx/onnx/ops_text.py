@@ -39,7 +39,9 @@ def _split(n: NodeContext) -> Any:
     delimiter, most = n.str("delimiter", None) or None, n.int("maxsplit", None)
 
     def run(x: Array) -> Any:
-        parts = [s.split(delimiter, -1 if most is None else most) if delimiter or s.strip() else [] for s in x.reshape(-1)]
+        parts = [
+            s.split(delimiter, -1 if most is None else most) if delimiter or s.strip() else [] for s in x.reshape(-1)
+        ]
         if delimiter is not None:
             parts = [p if s else [] for p, s in zip(parts, x.reshape(-1), strict=True)]
         width = max(map(len, parts), default=0)
@@ -128,5 +130,3 @@ def _tokenizer(n: NodeContext) -> Any:
         return table.reshape(*x.shape, width)
 
     return n.host(run)
-
-

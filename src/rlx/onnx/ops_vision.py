@@ -18,7 +18,9 @@ def _nms(n: NodeContext) -> Any:
     boxes, scores = n.x(0), n.x(1)
     limits = [n.opt(i) for i in (2, 3, 4)]
     limits = [None if v is None else ops.reshape(v, shape=()) for v in limits]
-    rows, count = ops.TABLE["non_max_suppression_bounded"](boxes, scores, *limits, center_point_box=bool(n.int("center_point_box", 0)))
+    rows, count = ops.TABLE["non_max_suppression_bounded"](
+        boxes, scores, *limits, center_point_box=bool(n.int("center_point_box", 0))
+    )
     return n.trimmed(rows, count)
 
 
@@ -61,9 +63,14 @@ def _resize(n: NodeContext) -> Any:
         attrs["scales"] = _on_axes([1.0] * rank, axes, scales)
     if attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
         ends = roi or [0.0] * len(axes) + [1.0] * len(axes)
-        attrs["roi"] = (_on_axes([0.0] * rank, axes, ends[: len(axes)])
-                        + _on_axes([1.0] * rank, axes, ends[len(axes) :]))
+        attrs["roi"] = _on_axes([0.0] * rank, axes, ends[: len(axes)]) + _on_axes([1.0] * rank, axes, ends[len(axes) :])
     x = n.x(0)
+    if n.opset < 11 and mode == "nearest" and min(attrs["scales"], default=1) < 1:
+        # rounds down where an axis grows and up where it shrinks
+        grown = [max(1.0, s) for s in attrs["scales"]]
+        x = ops.resize(x, **{**attrs, "scales": grown})
+        shrunk = [min(1.0, s) for s in attrs["scales"]]
+        return ops.resize(x, **{**attrs, "scales": shrunk, "nearest_mode": "ceil"})
     if mode == "nearest" or x.dtype.is_float:
         return ops.resize(x, **attrs)
     return ops.cast(ops.resize(ops.cast(x, dtype=dtypes.f32), **attrs), dtype=x.dtype)
@@ -88,8 +95,9 @@ def _grid_sample(n: NodeContext) -> Any:
     x, grid = n.x(0), n.x(1)
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(n.str("mode", "linear"), n.str("mode", "linear"))
     grid = grid if grid.dtype == x.dtype else ops.cast(grid, dtype=x.dtype)
-    return ops.grid_sample(x, grid, mode=mode, padding_mode=n.str("padding_mode", "zeros"),
-                           align_corners=bool(n.int("align_corners", 0)))
+    return ops.grid_sample(
+        x, grid, mode=mode, padding_mode=n.str("padding_mode", "zeros"), align_corners=bool(n.int("align_corners", 0))
+    )
 
 
 @onnx_op("AffineGrid")
@@ -101,16 +109,29 @@ def _affine_grid(n: NodeContext) -> Any:
 @onnx_op("RoiAlign")
 def _roi_align(n: NodeContext) -> Any:
     half = n.opset >= 16 and n.str("coordinate_transformation_mode", "half_pixel") == "half_pixel"
-    return ops.roi_align(n.x(0), n.x(1), n.x(2), output_size=(n.int("output_height", 1), n.int("output_width", 1)),
-                         mode=n.str("mode", "avg"), sampling_ratio=n.int("sampling_ratio", 0),
-                         spatial_scale=n.float("spatial_scale", 1.0), half_pixel=half)
+    return ops.roi_align(
+        n.x(0),
+        n.x(1),
+        n.x(2),
+        output_size=(n.int("output_height", 1), n.int("output_width", 1)),
+        mode=n.str("mode", "avg"),
+        sampling_ratio=n.int("sampling_ratio", 0),
+        spatial_scale=n.float("spatial_scale", 1.0),
+        half_pixel=half,
+    )
 
 
 @onnx_op("Col2Im")
 def _col2im(n: NodeContext) -> Any:
     image, block = n.const_ints(1), n.const_ints(2)
-    return ops.col2im(n.x(0), image_shape=image, block_shape=block, strides=n.ints("strides", None),
-                      pads=n.ints("pads", None), dilations=n.ints("dilations", None))
+    return ops.col2im(
+        n.x(0),
+        image_shape=image,
+        block_shape=block,
+        strides=n.ints("strides", None),
+        pads=n.ints("pads", None),
+        dilations=n.ints("dilations", None),
+    )
 
 
 # -- deformable convolution -------------------------------------------------------------------

@@ -11,8 +11,20 @@ Emit = Callable[[Any], Any]
 USE_DEFINITION: Any = object()
 
 _TABLE: dict[tuple[str, str], list[tuple[int, Emit]]] = {}
-_MODULES = ("ops_math", "ops_nn", "ops_tensor", "ops_quant", "ops_control", "ops_ml", "ops_ms",
-            "ops_sequence", "ops_text", "ops_random", "ops_vision", "ops_signal")
+_MODULES = (
+    "ops_math",
+    "ops_nn",
+    "ops_tensor",
+    "ops_quant",
+    "ops_control",
+    "ops_ml",
+    "ops_ms",
+    "ops_sequence",
+    "ops_text",
+    "ops_random",
+    "ops_vision",
+    "ops_signal",
+)
 
 
 def onnx_op(name: str, *more: str, domain: str = "", since: int = 1) -> Callable[[Emit], Emit]:

@@ -25,8 +25,12 @@ HOST_TYPES: dict[int, Any] = {
     TensorProto.UINT4: ml_dtypes.uint4,
     TensorProto.INT4: ml_dtypes.int4,
 }
-for _code, _name in (("FLOAT4E2M1", "float4_e2m1fn"), ("FLOAT8E8M0", "float8_e8m0fnu"),
-                     ("UINT2", "uint2"), ("INT2", "int2")):
+for _code, _name in (
+    ("FLOAT4E2M1", "float4_e2m1fn"),
+    ("FLOAT8E8M0", "float8_e8m0fnu"),
+    ("UINT2", "uint2"),
+    ("INT2", "int2"),
+):
     if hasattr(TensorProto, _code) and hasattr(ml_dtypes, _name):
         HOST_TYPES[getattr(TensorProto, _code)] = getattr(ml_dtypes, _name)
 
@@ -111,8 +115,10 @@ class TensorReader:
         else:
             return self._typed(t, shape, count, what)
         if len(raw) != (count * bits + 7) // 8:
-            raise FormatError(f"{what}: data must be {(count * bits + 7) // 8} bytes for {type_name(t.data_type)}"
-                              f"{list(shape)}, got {len(raw)}")
+            raise FormatError(
+                f"{what}: data must be {(count * bits + 7) // 8} bytes for {type_name(t.data_type)}"
+                f"{list(shape)}, got {len(raw)}"
+            )
         if bits < 8:
             return self._unpack(t, raw, what)
         return np.frombuffer(raw, dtype, count).reshape(shape) if count else np.zeros(shape, dtype)
@@ -120,7 +126,9 @@ class TensorReader:
     @staticmethod
     def _part(buffer: memoryview, offset: int, size: int, what: str) -> memoryview:
         if offset < 0 or size < 0 or offset + size > len(buffer):
-            raise FormatError(f"{what}: data must lie within the file of {len(buffer)} bytes, got offset {offset}, length {size}")
+            raise FormatError(
+                f"{what}: data must lie within the file of {len(buffer)} bytes, got offset {offset}, length {size}"
+            )
         return buffer[offset : offset + size]
 
     def _external(self, t: TensorProto, expected: int, what: str) -> memoryview:
@@ -140,7 +148,9 @@ class TensorReader:
         if self.folder is None:
             raise FormatError(f"{what}: external data {location!r} cannot be read for a model given as bytes")
         if not location or "\x00" in location or os.path.isabs(location) or "\\" in location:
-            raise FormatError(f"{what}: external data must be a relative path below the model's folder, got {location!r}")
+            raise FormatError(
+                f"{what}: external data must be a relative path below the model's folder, got {location!r}"
+            )
         base = os.path.realpath(self.folder)
         path = os.path.realpath(os.path.join(base, location))
         if os.path.commonpath([base, path]) != base or path == base:

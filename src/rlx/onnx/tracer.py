@@ -170,8 +170,14 @@ class Tracer:
             inputs[key] = self.graph.input(self.graph.unique_name("capture"), item.type.shape, item.type.dtype)
         return inputs[key]
 
-    def subgraph(self, block: Block, scope: Scope, formal: Mapping[str, TensorType | None], captures: dict[Any, Any],
-                 constants: Mapping[str, Any] | None = None) -> TraceGraph:
+    def subgraph(
+        self,
+        block: Block,
+        scope: Scope,
+        formal: Mapping[str, TensorType | None],
+        captures: dict[Any, Any],
+        constants: Mapping[str, Any] | None = None,
+    ) -> TraceGraph:
         """A block as a graph of its own, whose inputs are the formal ones and then what it captured.
 
         Raises
@@ -461,7 +467,9 @@ class Tracer:
     def finish(self, names: Sequence[str], items: Sequence[Any]) -> Finish:
         """Compile the last segment; the step that hands out results."""
         tensors = all(
-            isinstance(i, Value) or (isinstance(i, np.ndarray) and is_tensor(i)) or (isinstance(i, Slot) and i.type is not None)
+            isinstance(i, Value)
+            or (isinstance(i, np.ndarray) and is_tensor(i))
+            or (isinstance(i, Slot) and i.type is not None)
             for i in items
         )
         if not self.staged and tensors and len(set(names)) == len(names) and items:

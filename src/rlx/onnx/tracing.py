@@ -62,8 +62,15 @@ class TraceGraph(Graph):
         self.pure.add(value)
         return value
 
-    def emit(self, op: OpDef, inputs: Sequence[Value | None], attrs: Mapping[str, Any],
-             name: str | None = None, loc: str | None = None, fresh: tuple[str, ...] = ()) -> tuple[Value, ...]:
+    def emit(
+        self,
+        op: OpDef,
+        inputs: Sequence[Value | None],
+        attrs: Mapping[str, Any],
+        name: str | None = None,
+        loc: str | None = None,
+        fresh: tuple[str, ...] = (),
+    ) -> tuple[Value, ...]:
         known = not op.has("random") and not op.has("stateful") and not op.has("dynamic")
         known = known and all(v is None or v in self.pure for v in inputs)
         if known and all(v is None or v.array is not None for v in inputs):

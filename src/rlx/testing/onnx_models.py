@@ -20,28 +20,50 @@ def info(name: str, like: Any = None, shape: Any = None) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, code, shape if shape is not None else [None] * array.ndim)
 
 
-def proto(nodes: Sequence[onnx.NodeProto], inputs: Mapping[str, Any], outputs: Sequence[str],
-          constants: Mapping[str, Any] | None = None, opset: int = 18, functions: Sequence[Any] = (),
-          domains: Sequence[str] = ()) -> onnx.ModelProto:
+def proto(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, Any],
+    outputs: Sequence[str],
+    constants: Mapping[str, Any] | None = None,
+    opset: int = 18,
+    functions: Sequence[Any] = (),
+    domains: Sequence[str] = (),
+) -> onnx.ModelProto:
     """A model of nodes."""
     graph = helper.make_graph(
-        list(nodes), "test", [info(k, v) for k, v in inputs.items()], [info(o) for o in outputs],
+        list(nodes),
+        "test",
+        [info(k, v) for k, v in inputs.items()],
+        [info(o) for o in outputs],
         [numpy_helper.from_array(np.asarray(v), k) for k, v in (constants or {}).items()],
     )
     imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)]
     return helper.make_model(graph, opset_imports=imports, functions=list(functions), ir_version=10)
 
 
-def model(nodes: Sequence[onnx.NodeProto], inputs: Mapping[str, Any], outputs: Sequence[str],
-          constants: Mapping[str, Any] | None = None, opset: int = 18, **more: Any) -> Model:
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, Any],
+    outputs: Sequence[str],
+    constants: Mapping[str, Any] | None = None,
+    opset: int = 18,
+    **more: Any,
+) -> Model:
     """A loaded model of nodes."""
     loaded = rlx.load(proto(nodes, inputs, outputs, constants, opset, **more).SerializeToString(), threads=1)
     assert isinstance(loaded, Model)
     return loaded
 
 
-def run(op: str, *inputs: Any, opset: int = 18, outputs: int = 1, constant: Sequence[int] = (), domain: str = "",
-        **attrs: Any) -> Any:
+def run(
+    op: str,
+    *inputs: Any,
+    opset: int = 18,
+    outputs: int = 1,
+    constant: Sequence[int] = (),
+    domain: str = "",
+    **attrs: Any,
+) -> Any:
     """Results of one node; operands whose numbers are in `constant` are initialisers, None is an absent one."""
     names = ["" if v is None else f"x{i}" for i, v in enumerate(inputs)]
     given = {f"x{i}": np.asarray(v) for i, v in enumerate(inputs) if v is not None and i not in constant}
