@@ -14,6 +14,8 @@ from rlx.lower.packing import packed
 from rlx.lower.program import AttrValue, Operand, Transform
 from rlx.ops.conv import geometry
 
+_FEW_TERMS = 9
+
 
 def channels_last_weights(shape: Sequence[int], dtype: DType) -> Transform | None:
     """[OC, C, kernel...] to [OC, kernel..., C]; None when the bytes are the same."""
@@ -107,7 +109,8 @@ def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: V
         shape = gemm.conv_shape(x_shape, weight[0], weight[2:], **where)
         pack = gemm.plan_pack_conv(shape, dtype=dtype.name, level=ctx.isa)
         order = channels_last_weights(weight, dtype)
-        depthwise = shape.c == 1 and shape.groups > 1
+        # one input channel and a small kernel: too few terms for tiles of a product
+        depthwise = shape.c == 1 and (shape.groups > 1 or shape.depth <= _FEW_TERMS)
         plan = (gemm.plan_depthwise if depthwise else gemm.plan_conv)(shape, **options)
         if depthwise:
             pack, order = None, depthwise_weights(weight, dtype)
