@@ -58,7 +58,7 @@ def test_no_transposes_for_one_channel_and_a_pixel():
         y = block(x, 8)
         return ops.reshape(ops.conv(y, x.graph.constant(array(5, 8, 6, 7))), shape=(1, 5))
 
-    check(net, x=(1, 1, 6, 7), kernels={"conv.f32@nhwc": 2})
+    check(net, x=(1, 1, 6, 7), kernels={"conv_depthwise.f32@nhwc": 1, "conv.f32@nhwc": 1})
 
 
 def test_broadcast_operands_concat_slice_and_softmax():
@@ -160,3 +160,14 @@ def test_weights_that_are_filled_by_a_node_are_folded():
         return ops.conv(x, w, pads=(1,) * 4)
 
     check(net, x=(1, 64, 4, 4), kernels={"strided.b4": 2, "conv.f32@nhwc": 1})
+
+
+def test_winograd_with_epilogue_and_concatenation():
+    def net(x):
+        g = x.graph
+        y = ops.conv(x, g.constant(array(64, 32, 3, 3) / 16), g.constant(array(64)), pads=(1,) * 4)
+        z = ops.relu(ops.conv(ops.relu(y), g.constant(array(64, 64, 3, 3) / 16)) + g.constant(array(64, 10, 11)))
+        return ops.concat(z, ops.conv(z, g.constant(array(40, 64, 3, 3) / 16), pads=(1,) * 4), axis=1)
+
+    calls = check(net, x=(1, 32, 12, 13), tolerance=2e-4)
+    assert calls["conv_winograd.f32@nhwc"] == 3

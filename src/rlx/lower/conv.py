@@ -6,12 +6,12 @@ from typing import Any
 
 from rlx.dtypes import DType
 from rlx.ir.graph import Node, Value
-from rlx.lower import gemm
+from rlx.lower import gemm, winograd
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.matmul import epilogue_steps
 from rlx.lower.movement import contiguous_strides, strided_copy
 from rlx.lower.packing import packed
-from rlx.lower.program import AttrValue, Operand, Transform
+from rlx.lower.program import Arg, AttrValue, Operand, Transform
 from rlx.ops.conv import geometry
 
 _FEW_TERMS = 9
@@ -109,6 +109,9 @@ def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: V
         shape = gemm.conv_shape(x_shape, weight[0], weight[2:], **where)
         pack = gemm.plan_pack_conv(shape, dtype=dtype.name, level=ctx.isa)
         order = channels_last_weights(weight, dtype)
+        if node.attrs.get("winograd"):
+            _winograd(ctx, x, shape, w, b, out, clamp, steps, operands, row, reach(out_shape, row) * dtype.itemsize)
+            return
         # one input channel and a small kernel: too few terms for tiles of a product
         depthwise = shape.c == 1 and (shape.groups > 1 or shape.depth <= _FEW_TERMS)
         plan = (gemm.plan_depthwise if depthwise else gemm.plan_conv)(shape, **options)
@@ -126,4 +129,18 @@ def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: V
     work = ctx.work(plan.workspace) if plan.workspace else None
     ctx.call(plan.kernel, [ctx.read(x, nbytes), ctx.read(kernel), ctx.write(out, reach(out_shape, row) * last.itemsize),
                            ctx.maybe(b), work, *operands],
+             plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)
+
+
+def _winograd(ctx: Context, x: Operand, shape: gemm.ConvShape, w: Value, b: Value | None, out: Operand, clamp: tuple[float, float] | None,
+              steps: Sequence[gemm.Step], operands: Sequence[Arg | None], row: int | None, nbytes: int) -> None:
+    """3x3 with stride 1 by transforms; the weights are transformed and packed ahead."""
+    c, oc = shape.c, shape.oc
+    transformed = Transform("winograd_weights.f32", {"C": c, "OC": oc}, 64 * c * oc, oc, ("winograd_weights", c, oc))
+    pack = winograd.plan_pack(shape, ctx.isa)
+    kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, winograd.weight_bytes(shape, ctx.isa), pack.extent,
+                                      ("winograd", ctx.isa, c, oc), first=transformed))
+    plan = winograd.plan_conv(shape, ldo=row, clamp=clamp, steps=steps, level=ctx.isa)
+    size = shape.batch * math.prod(shape.in_) * c * 4
+    ctx.call(plan.kernel, [ctx.read(x, size), ctx.read(kernel), ctx.write(out, nbytes), ctx.maybe(b), ctx.work(plan.workspace), *operands],
              plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)

@@ -23,6 +23,7 @@ from rlx.passes.fuse_quantised import depthwise_in_floats, fuse_quantised
 from rlx.passes.halves import widen_halves
 from rlx.passes.hoist import hoist_elementwise, reduce_stacks
 from rlx.passes.layout import channels_last
+from rlx.passes.winograd import use_winograd
 
 Evaluate = Callable[[Graph], dict[str, Array]]
 
@@ -59,6 +60,7 @@ def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]
         Pass("fuse-attention", fuse_attention),
         Pass("hoist-elementwise", hoist_elementwise),
         Pass("fuse-conv", fuse_conv),
+        Pass("winograd", use_winograd),
         Pass("fuse-matmul", fuse_matmul),
         Pass("fuse-add-norm", fuse_add_norm),
         Pass("fuse-elementwise", fuse_elementwise),
