@@ -2,32 +2,62 @@
  * vectors (types of tile.h): full registers, then one masked register, so the
  * tail is the same code and touches nothing outside.
  *
- * SETUP runs once (reads p); the expression is in x. */
+ * SETUP runs once (reads p); the expression is in x, or in x and y. */
 #ifndef RLX_VEW_H
 #define RLX_VEW_H
 
 #include "ew.h"
 #include "tile.h"
 
-#define RLX_VEW1(fn, T, V, W, f, SETUP, ...)                         \
-    static int fn(RLX_EW_ARGS) {                                     \
-        const T *a = a_;                                             \
-        T *d = dst;                                                  \
-        SETUP;                                                       \
-        int64_t i = 0;                                               \
-        for (; i + W <= n; i += W) {                                 \
-            V x = *(const V##u *)(a + i);                            \
-            *(V##u *)(d + i) = __VA_ARGS__;                          \
-        }                                                            \
-        if (i < n) {                                                 \
-            V x = rlx_load_part_##f(a + i, n - i);                   \
-            rlx_store_part_##f(d + i, __VA_ARGS__, n - i);           \
-        }                                                            \
-        return RLX_OK;                                               \
+#define RLX_VEW1(fn, T, V, W, f, SETUP, ...)                            \
+    static int fn(RLX_EW_ARGS) {                                        \
+        const T *a = a_;                                                \
+        T *d = dst;                                                     \
+        SETUP;                                                          \
+        int64_t i = 0;                                                  \
+        for (; i + W <= n; i += W) {                                    \
+            V x = *(const V##u *)(a + i);                               \
+            *(V##u *)(d + i) = __VA_ARGS__;                             \
+        }                                                               \
+        if (i < n) {                                                    \
+            V x = rlx_load_part_##f(a + i, n - i);                      \
+            rlx_store_part_##f(d + i, __VA_ARGS__, n - i);              \
+        }                                                               \
+        return RLX_OK;                                                  \
     }
-#define RLX_VEW1_F32(fn, SETUP, ...) \
+#define RLX_VEW2(fn, T, V, W, f, ...)                                   \
+    static int fn(RLX_EW_ARGS) {                                        \
+        const T *a = a_, *b = b_;                                       \
+        T *d = dst;                                                     \
+        int64_t i = 0;                                                  \
+        for (; i + W <= n; i += W) {                                    \
+            V x = *(const V##u *)(a + i), y = *(const V##u *)(b + i);   \
+            *(V##u *)(d + i) = __VA_ARGS__;                             \
+        }                                                               \
+        if (i < n) {                                                    \
+            V x = rlx_load_part_##f(a + i, n - i);                      \
+            V y = rlx_load_part_##f(b + i, n - i);                      \
+            rlx_store_part_##f(d + i, __VA_ARGS__, n - i);              \
+        }                                                               \
+        return RLX_OK;                                                  \
+    }
+#define RLX_VEW1_F32(fn, SETUP, ...)                                    \
     RLX_VEW1(fn, float, rlx_v32, RLX_W32, f32, SETUP, __VA_ARGS__)
-#define RLX_VEW1_F64(fn, SETUP, ...) \
+#define RLX_VEW1_F64(fn, SETUP, ...)                                    \
     RLX_VEW1(fn, double, rlx_v64, RLX_W64, f64, SETUP, __VA_ARGS__)
+
+/* Powers: x^2 is x x in every lane, so a block of squares may take the short way. */
+#define RLX_POWERS(T, f, general)                                       \
+    static int pow_##f(RLX_EW_ARGS) {                                   \
+        const T *a = a_, *b = b_;                                       \
+        T *d = dst;                                                     \
+        int other = 0;                                                  \
+        for (int64_t i = 0; i < n; i++)                                 \
+            other |= b[i] != 2;                                         \
+        if (other)                                                      \
+            return general(dst, a_, b_, NULL, n, p, err);               \
+        RLX_IVDEP for (int64_t i = 0; i < n; i++) d[i] = a[i] * a[i];   \
+        return RLX_OK;                                                  \
+    }
 
 #endif

@@ -1,11 +1,12 @@
 /* Elementwise transcendentals and smooth activations, f32.
  *
  * Design: the functions run on whole vectors (vmathf.h; exp2, log2, pow, ...
- * through double, vmathw.h), the tail on a masked one. sin and cos are the
- * branch-free functions of mathf.h in the loops of ew.h; for large arguments
- * they, and the rare functions (tan, the inverse trigonometric and hyperbolic
- * ones) always, go through the double functions of libm and round once. The
- * measured errors stand in docs/reference/accuracy.md. */
+ * through double, vmathw.h), the tail on a masked one. sin and cos are those of
+ * mathf.h in the loops of ew.h: a reduction in three floats was tried, and is a
+ * tenth faster but wrong near large multiples of pi/2. For large arguments sin
+ * and cos, and always the rare functions (tan, the inverse trigonometric and
+ * hyperbolic ones), go through the double functions of libm and round once.
+ * The measured errors stand in docs/reference/accuracy.md. */
 #include "mathf.h"
 #include "vew.h"
 #include "vmathw.h"
@@ -28,48 +29,29 @@ VECTOR(gelu)
 VECTOR(gelu_tanh)
 #define BELOW_ZERO(low, high) rlx_vselect(RLX_VLESS(x, rlx_vall(0)), low, high)
 RLX_VEW1_F32(elu_f32, rlx_v32 alpha = rlx_vall((float)p[0]),
-        BELOW_ZERO(alpha *rlx_vexpm1_negative_f32(x), x))
+             BELOW_ZERO(alpha *rlx_vexpm1_negative_f32(x), x))
 RLX_VEW1_F32(selu_f32, rlx_v32 scale = rlx_vall((float)(p[0] * p[1])); float gamma = (float)p[1],
-        BELOW_ZERO(scale *rlx_vexpm1_negative_f32(x), gamma *x))
+             BELOW_ZERO(scale *rlx_vexpm1_negative_f32(x), gamma *x))
 RLX_VEW1_F32(celu_f32, rlx_v32 alpha = rlx_vall((float)p[0]),
-        BELOW_ZERO(alpha *rlx_vexpm1_negative_f32(x / alpha), x))
+             BELOW_ZERO(alpha *rlx_vexpm1_negative_f32(x / alpha), x))
 
 RLX_VEW1_F32(swish_f32,
-        rlx_v32 slope = rlx_vall((float)p[0]); rlx_v32 low = rlx_vall((float)(p[0] - (float)p[0])),
-        rlx_vswish_f32(x, slope, low))
+             rlx_v32 slope = rlx_vall((float)p[0]);
+             rlx_v32 low = rlx_vall((float)(p[0] - (float)p[0])),
+             rlx_vswish_f32(x, slope, low))
 VECTOR(exp2)
 VECTOR(log2)
 VECTOR(log10)
 VECTOR(log1p)
 
-/* x^2 is x x in every lane, so a block of squares may take the short way. */
-static int pow_f32(RLX_EW_ARGS) {
-    const float *a = a_, *b = b_;
-    float *d = dst;
-    int other = 0;
-    for (int64_t i = 0; i < n; i++)
-        other |= b[i] != 2;
-    if (!other) {
-        RLX_IVDEP for (int64_t i = 0; i < n; i++) d[i] = a[i] * a[i];
-        return RLX_OK;
-    }
-    int64_t i = 0;
-    for (; i + RLX_W32 <= n; i += RLX_W32)
-        *(rlx_v32u *)(d + i) =
-            rlx_vpow_f32(*(const rlx_v32u *)(a + i), *(const rlx_v32u *)(b + i));
-    if (i < n) {
-        rlx_v32 x = rlx_load_part_f32(a + i, n - i), y = rlx_load_part_f32(b + i, n - i);
-        rlx_store_part_f32(d + i, rlx_vpow_f32(x, y), n - i);
-    }
-    return RLX_OK;
-}
+RLX_VEW2(pow_any_f32, float, rlx_v32, RLX_W32, f32, rlx_vpow_f32(x, y))
+RLX_POWERS(float, f32, pow_any_f32)
 
-#define UNARY(op) RLX_EW1(op##_f32, float, float, rlx_##op##_f32(x))
 /* Blocks with an argument beyond the limit of the fast reduction are kept,
  * computed, and those elements done again by libm. */
 enum { BLOCK = 256 };
 #define TRIGONOMETRIC(op)                                                                 \
-    UNARY(op)                                                                             \
+    RLX_EW1(op##_f32, float, float, rlx_##op##_f32(x))                                    \
     static int op##_any_f32(RLX_EW_ARGS) {                                                \
         const float *a = a_;                                                              \
         float *d = dst, keep[BLOCK];                                                      \

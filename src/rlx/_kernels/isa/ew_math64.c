@@ -47,41 +47,22 @@ VECTOR(gelu)
 VECTOR(gelu_tanh)
 RLX_VEW1_F64(swish_f64, rlx_v64 slope = rlx_wall(p[0]), rlx_wswish_f64(x, slope))
 
-/* x^2 is x x in every lane, so a block of squares may take the short way. */
-static int pow_f64(RLX_EW_ARGS) {
-    const double *a = a_, *b = b_;
-    double *d = dst;
-    int other = 0;
-    for (int64_t i = 0; i < n; i++)
-        other |= b[i] != 2;
-    if (!other) {
-        RLX_IVDEP for (int64_t i = 0; i < n; i++) d[i] = a[i] * a[i];
-        return RLX_OK;
-    }
-    int64_t i = 0;
-    for (; i + RLX_W64 <= n; i += RLX_W64)
-        *(rlx_v64u *)(d + i) =
-            rlx_wpow_f64(*(const rlx_v64u *)(a + i), *(const rlx_v64u *)(b + i));
-    if (i < n) {
-        rlx_v64 x = rlx_load_part_f64(a + i, n - i), y = rlx_load_part_f64(b + i, n - i);
-        rlx_store_part_f64(d + i, rlx_wpow_f64(x, y), n - i);
-    }
-    return RLX_OK;
-}
+RLX_VEW2(pow_any_f64, double, rlx_v64, RLX_W64, f64, rlx_wpow_f64(x, y))
+RLX_POWERS(double, f64, pow_any_f64)
 
 #define BELOW_ZERO(low, high) rlx_wselect(RLX_WLESS(x, rlx_wall(0)), low, high)
 RLX_VEW1_F64(elu_f64, rlx_v64 alpha = rlx_wall(p[0]),
-        BELOW_ZERO(alpha *rlx_wexpm1_negative_f64(x), x))
+             BELOW_ZERO(alpha *rlx_wexpm1_negative_f64(x), x))
 RLX_VEW1_F64(selu_f64, rlx_v64 scale = rlx_wall(p[0] * p[1]); double gamma = p[1],
-        BELOW_ZERO(scale *rlx_wexpm1_negative_f64(x), gamma *x))
+             BELOW_ZERO(scale *rlx_wexpm1_negative_f64(x), gamma *x))
 RLX_VEW1_F64(celu_f64, rlx_v64 alpha = rlx_wall(p[0]),
-        BELOW_ZERO(alpha *rlx_wexpm1_negative_f64(x / alpha), x))
+             BELOW_ZERO(alpha *rlx_wexpm1_negative_f64(x / alpha), x))
 
 /* Blocks with an argument beyond the limit of the fast reduction are kept,
  * computed, and those elements done again by libm. */
 enum { BLOCK = 256 };
 #define TRIGONOMETRIC(op)                                                                 \
-    RLX_VEW1_F64(op##_small_f64, (void)0, rlx_w##op##_f64(x))                                  \
+    RLX_VEW1_F64(op##_small_f64, (void)0, rlx_w##op##_f64(x))                             \
     static int op##_f64(RLX_EW_ARGS) {                                                    \
         const double *a = a_;                                                             \
         double *d = dst, keep[BLOCK];                                                     \
