@@ -1,20 +1,23 @@
 """Write what follows from the table of ops and the error classes.
 
 Files made: `src/rlx/ops/__init__.pyi` (signatures for editors and type checkers),
-`docs/reference/ops.md`, `docs/errors.md`. With `--check` nothing is written and the
+`docs/reference/ops.md`, `docs/reference/options.md`, `docs/errors.md`. With `--check` nothing is written and the
 exit status is 1 when a file is out of date.
 """
 
 import argparse
+import dataclasses
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from rlx import dtypes, errors
+from rlx import dtypes, errors, options
 from rlx.ir.opdef import ROUNDING, Attr, OpDef, Tolerance
 from rlx.ops import FAMILY, TABLE
 from rlx.ops.unary import ULPS
+from rlx.passes import Pass, cleanup, default_pipeline
 from rlx.testing.optest import build, samples_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -222,9 +225,60 @@ def errors_page() -> str:
     return "\n".join(lines)
 
 
+def attributes_of(cls: type) -> list[tuple[str, str, str]]:
+    """(name, type, text) of the Attributes section of a numpydoc docstring."""
+    lines = (inspect.getdoc(cls) or "").partition("----------\n")[2].splitlines()
+    rows: list[tuple[str, str, str]] = []
+    for line in lines:
+        if line.startswith(" "):
+            name, kind, text = rows[-1]
+            rows[-1] = (name, kind, f"{text} {line.strip()}".strip())
+        elif " : " in line:
+            name, _, kind = line.partition(" : ")
+            rows.append((name, kind, ""))
+    return rows
+
+
+def paragraph(text: str | None) -> str:
+    """The first paragraph, in one line."""
+    return " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split())
+
+
+def pass_text(item: Pass, alone: bool) -> str:
+    """What a pass does: the docstring of its module if that holds no other pass, else of its function."""
+    run = item.run
+    if not run.__doc__:  # bound to an evaluator
+        run = cleanup.fold_constants
+    module = sys.modules[run.__module__].__doc__
+    return paragraph(module if alone and item.run is run else run.__doc__)
+
+
+def options_page() -> str:
+    """Text of `docs/reference/options.md`."""
+    lines = ["# Options and passes", "",
+             "Made from `src/rlx/options.py` and `src/rlx/passes` by `tools/gen_reference.py`; do not edit.", ""]
+    for cls in (options.CompileOptions, options.RngOptions):
+        defaults = {f.name: f for f in dataclasses.fields(cls)}
+        lines += [f"## {cls.__name__}", "", "| name | type | default | meaning |", "|---|---|---|---|"]
+        for name, kind, text in attributes_of(cls):
+            field = defaults[name]
+            value = field.default if field.default is not dataclasses.MISSING else field.default_factory()
+            lines.append(f"| `{name}` | {escape(kind)} | `{value!r}` | {escape(text)} |")
+        lines.append("")
+    lines += ["## Passes", "",
+              "In this order. *Required* ones also run with `optimize=False`; the others can be left out by name with",
+              "`CompileOptions(disable=(...))`.", "", "| pass | required | what it does |", "|---|---|---|"]
+    pipeline = default_pipeline(lambda graph: {})
+    count = Counter(function.__module__ for function in {p.run for p in pipeline})
+    lines += [f"| `{p.name}` | {'yes' if p.required else ''} | {escape(pass_text(p, count[p.run.__module__] == 1))} |"
+              for p in pipeline]
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "src/rlx/ops/__init__.pyi": stub,
     "docs/reference/ops.md": ops_page,
+    "docs/reference/options.md": options_page,
     "docs/errors.md": errors_page,
 }
 
