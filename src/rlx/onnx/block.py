@@ -1,5 +1,6 @@
 """A graph of an ONNX file, checked and prepared for walking."""
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,10 @@ def domain_of(name: str) -> str:
 
 # Larger nodes hold constants; no op with a definition has such attributes.
 _RAW_BYTES = 1 << 16
+
+
+# Lists from this length on (tree ensembles) are kept as compact arrays.
+_LONG = 256
 
 
 @dataclass(eq=False)
@@ -193,11 +198,12 @@ class Reader:
         if kind == AttributeProto.GRAPH:
             return self.graph(a.g, opsets, depth + 1)
         if kind == AttributeProto.INTS:
-            return list(a.ints)
+            return list(a.ints) if len(a.ints) < _LONG else array("q", a.ints)
         if kind == AttributeProto.FLOATS:
-            return list(a.floats)
+            return list(a.floats) if len(a.floats) < _LONG else array("f", a.floats)
         if kind == AttributeProto.STRINGS:
-            return list(a.strings)
+            known: dict[bytes, bytes] = {}
+            return [known.setdefault(s, s) for s in a.strings]
         if kind == AttributeProto.TENSORS:
             return [self.tensors.array(t) for t in a.tensors]
         if kind == AttributeProto.GRAPHS:

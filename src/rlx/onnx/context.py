@@ -1,5 +1,6 @@
 """What the function of an ONNX op sees: operands, attributes, and ways to emit."""
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -208,11 +209,13 @@ class NodeContext:
 
     def ints(self, name: _Str, default: Any = _MISSING) -> Any:
         """A list of ints attribute."""
-        return self._typed(name, default, list, "a list of ints")
+        value = self._typed(name, default, (list, array), "a list of ints")
+        return value.tolist() if isinstance(value, array) else value
 
     def floats(self, name: _Str, default: Any = _MISSING) -> Any:
         """A list of floats attribute."""
-        return self._typed(name, default, list, "a list of floats")
+        value = self._typed(name, default, (list, array), "a list of floats")
+        return value.tolist() if isinstance(value, array) else value
 
     def strs(self, name: _Str, default: Any = _MISSING) -> Any:
         """A list of strings attribute."""

@@ -22,6 +22,8 @@ _NESTED: dict[str, dict[int, str]] = {
     "attribute": {5: _TENSOR, 6: "graph", 10: _TENSOR, 11: "graph"},
 }
 _RAW_DATA = 9
+# Fields of an attribute that hold floats, ints and strings.
+_LISTS = (7, 8, 9)
 _MAX_DEPTH = 90
 
 
@@ -77,6 +79,8 @@ def _rewrite(buffer: memoryview, start: int, end: int, kind: str, depth: int) ->
         tag, at = _varint(buffer, at, end)
         first, stop = _skip(buffer, at, end, tag & 7)
         at = stop
+        if kind == "attribute" and tag >> 3 in _LISTS:
+            break  # a list of numbers or strings, perhaps millions: there is no tensor in it
         if tag & 7 != 2 or stop - first < LIMIT:
             continue
         number = tag >> 3

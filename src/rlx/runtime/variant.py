@@ -10,8 +10,9 @@ from rlx.runtime.binding import Helper
 from rlx.runtime.link import link
 from rlx.runtime.weights import WeightStore, aligned
 
-# Weights from which on the leftovers of compiling are worth giving back to the system.
+# Weights and nodes from which on the leftovers of compiling are worth giving back to the system.
 TRIM_BYTES = 4 << 20
+TRIM_NODES = 100
 
 
 def run_once(compiled: Compiled, inputs: dict[str, Array]) -> dict[str, Array]:
@@ -54,7 +55,7 @@ class Variant:
                 self.executor.bind(slot, array)
         if like is None:
             compiled.release()
-            if sum(w.nbytes for w in program.weights) > TRIM_BYTES:
+            if sum(w.nbytes for w in program.weights) > TRIM_BYTES or len(program.nodes) > TRIM_NODES:
                 gc.collect()  # graphs are cyclic
                 _interp.trim()
 
