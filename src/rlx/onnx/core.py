@@ -13,7 +13,7 @@ from rlx.onnx.block import Block
 from rlx.onnx.steps import Finish, Segment, Start, Step, actual, structure
 from rlx.onnx.tracer import Frame, Scope, Tracer
 from rlx.options import CompileOptions
-from rlx.runtime.variant import Variant
+from rlx.runtime.variant import Variant, settle
 from rlx.runtime.weights import WeightStore
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class Core:
                 try:
                     with self.model.lock:
                         child = self.trace(root, values, done, threads)
+                        self.settle(root)
                 except (MemoryError, OverflowError) as error:
                     raise ExecutionError(f"graph {self.name!r}: sizes must fit the memory, got {error}") from None
             step = child
@@ -117,6 +118,13 @@ class Core:
                 return [actual(i, values) for i in step.items]
             outcome = step.run(values, threads)
             done += 1
+
+    def settle(self, root: Step) -> None:
+        """Give back what importing and compiling left over."""
+        largest = max((s.variant.compiled for s in self.segments() if isinstance(s, Segment)),
+                      key=lambda c: len(c.program.nodes), default=None)
+        if largest is not None:
+            settle(largest)
 
     def trace(self, root: Step, values: list[Any], done: int, threads: int) -> Finish:
         """Import the graph along a run that has executed `done` steps of its plan."""

@@ -20,7 +20,7 @@ from rlx.runtime.binding import bind_sizes, check_threads, fit, from_bytes, near
 from rlx.runtime.report import Explanation, MemoryReport, Profile, Signature, explain, memory_of
 from rlx.runtime.staged import Staged, is_dynamic
 from rlx.runtime.state import Handles
-from rlx.runtime.variant import Variant
+from rlx.runtime.variant import Variant, settle
 from rlx.runtime.weights import WeightStore
 
 
@@ -64,7 +64,9 @@ class CompiledGraph:
         compiled = compile_static(graph, self.options)
         if self._store is None:
             self._store = WeightStore(compiled.table)
-        return Variant(compiled, self._store, self._threads, self.graph.name, self._rng)
+        variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng)
+        settle(compiled)
+        return variant
 
     def _select(self, inputs: Mapping[str, Any]) -> Variant | Staged:
         """The variant for the shapes of these inputs."""

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import importlib.util
 from dataclasses import dataclass
 
 from rlx import config
@@ -42,7 +43,7 @@ class EwRow:
 
 @dataclass(frozen=True)
 class KernelTable:
-    """All kernels of one ISA level (weaker levels fill what it lacks)."""
+    """All kernels of one ISA level."""
 
     level: str
     levels: tuple[str, ...]
@@ -68,6 +69,7 @@ class KernelTable:
         return row
 
 
+@functools.cache
 def parse_layout(layout: str) -> tuple[Field, ...]:
     """Parse the attribute layout of a row, e.g. ``"outer axis eps:f perm:*"``."""
     kinds = {"": "int", "f": "float", "*": "list"}
@@ -80,14 +82,7 @@ def parse_layout(layout: str) -> tuple[Field, ...]:
 
 def available_levels() -> tuple[str, ...]:
     """ISA levels that are both built and run on this processor, weakest first."""
-    found = []
-    for level in _cpu.levels():
-        try:
-            importlib.import_module(f"rlx._kernels._isa_{level}")
-        except ModuleNotFoundError:
-            continue
-        found.append(level)
-    return tuple(found)
+    return tuple(level for level in _cpu.levels() if importlib.util.find_spec(f"rlx._kernels._isa_{level}"))
 
 
 @functools.cache
@@ -105,13 +100,13 @@ def table(level: str | None = None) -> KernelTable:
         raise ConfigError(f"RLX_ISA must be one of {list(LEVELS)}, got {wanted!r}")
     kernels: dict[str, KernelRow] = {}
     ews: dict[str, EwRow] = {}
-    for name in used:
-        module = importlib.import_module(f"rlx._kernels._isa_{name}")
-        rows, ew_rows = _interp.rows_of(module.FAMILIES)
-        for key, (address, layout, flags) in rows.items():
-            kernels[key] = KernelRow(key, address, parse_layout(layout), bool(flags & 1), name)
-        for key, (address, arity, _) in ew_rows.items():
-            ews[key] = EwRow(key, address, arity, name)
+    name = used[-1]  # every level is built from all families: no other needs to be opened
+    module = importlib.import_module(f"rlx._kernels._isa_{name}")
+    rows, ew_rows = _interp.rows_of(module.FAMILIES)
+    for key, (address, layout, flags) in rows.items():
+        kernels[key] = KernelRow(key, address, parse_layout(layout), bool(flags & 1), name)
+    for key, (address, arity, _) in ew_rows.items():
+        ews[key] = EwRow(key, address, arity, name)
     for key, (address, layout, flags) in _interp.KERNELS.items():
         kernels[key] = KernelRow(key, address, parse_layout(layout), bool(flags & 1), "baseline")
     return KernelTable(used[-1], used, kernels, ews)

@@ -15,6 +15,14 @@ TRIM_BYTES = 4 << 20
 TRIM_NODES = 100
 
 
+def settle(compiled: Compiled) -> None:
+    """Give back what compiling left over, where it is worth the time."""
+    program = compiled.program
+    if sum(w.nbytes for w in program.weights) > TRIM_BYTES or len(program.nodes) > TRIM_NODES:
+        gc.collect()  # graphs are cyclic
+        _interp.trim()
+
+
 def run_once(compiled: Compiled, inputs: dict[str, Array]) -> dict[str, Array]:
     """Run a compiled graph once; used for constant folding."""
     variant = Variant(compiled, WeightStore(compiled.table), 1, "constants")
@@ -55,9 +63,6 @@ class Variant:
                 self.executor.bind(slot, array)
         if like is None:
             compiled.release()
-            if sum(w.nbytes for w in program.weights) > TRIM_BYTES or len(program.nodes) > TRIM_NODES:
-                gc.collect()  # graphs are cyclic
-                _interp.trim()
 
     def upload(self, params: Mapping[str, Array]) -> None:
         """Bind every parameter to its array, packed where the program asks for it."""
