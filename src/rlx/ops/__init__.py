@@ -27,6 +27,7 @@ globals().update(TABLE)
 squeeze = _view.squeeze
 unsqueeze = _view.unsqueeze
 arange = _movement.arange
+center_crop_pad = _movement.center_crop_pad
 dft = _fft.dft
 einsum = _einsum
 fftn = _fft.fftn

@@ -14,6 +14,7 @@ from rlx.ops.fft import dft as dft
 from rlx.ops.fft import fftn as fftn
 from rlx.ops.fft import window as window
 from rlx.ops.movement import arange as arange
+from rlx.ops.movement import center_crop_pad as center_crop_pad
 from rlx.ops.movement import split as split
 from rlx.ops.movement import stack as stack
 from rlx.ops.movement import unstack as unstack

@@ -594,3 +594,31 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     if not isinstance(n, int):
         raise TypeRuleError(f"unstack: the axis must have a known size, got {n}")
     return tuple(view.squeeze(v, (axis,)) for v in split(x, [1] * n, axis)) if n else ()
+
+
+def center_crop_pad(x: Any, shape: Sequence[int], axes: Sequence[int] | None = None) -> Any:
+    """The middle of x in a given size: cut, or padded with zeros, equally at both ends.
+
+    Parameters
+    ----------
+    x : Value
+    shape : sequence of int
+        Sizes of `axes`; of all axes for None.
+    axes : sequence of int, optional
+
+    Raises
+    ------
+    TypeRuleError
+        A size is missing or symbolic.
+    """
+    chosen = range(x.rank) if axes is None else [normal_axis(a, x.rank, "center_crop_pad") for a in axes]
+    if len(chosen) != len(shape):
+        raise TypeRuleError(f"center_crop_pad: shape must have {len(chosen)} entries, got {list(shape)}")
+    before, after = [0] * x.rank, [0] * x.rank
+    for axis, want in zip(chosen, shape, strict=True):
+        have = x.shape[axis]
+        if not isinstance(have, int):
+            raise TypeRuleError(f"center_crop_pad: axis {axis} must have a known size, got {have}")
+        before[axis] = (want - have) // 2 if want > have else -((have - want) // 2)
+        after[axis] = want - have - before[axis]
+    return pad(x, before=before, after=after)
