@@ -398,6 +398,8 @@ def plan_conv(
             s.rows, s.oc, s.c, dtype=dtype, lda=ldi or s.c, ldo=ldo or s.oc, clamp=clamp,
             steps=steps, out_size=out_size, level=level,
         )  # fmt: skip
+    if s.pointwise:  # all pixels are one line
+        s = replace(s, batch=1, in_=(1, 1, s.rows), out=(1, 1, s.rows))
     name = f"conv.{dtype}@nhwc"
     isa = level_of(name, level)
     mr, nr = panel(dtype, level)
