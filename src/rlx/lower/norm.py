@@ -9,6 +9,8 @@ from rlx.lower.index import split_axis
 from rlx.lower.reduce import reduction_layout
 from rlx.lower.softmax import column_grain
 
+LINE_CHANNELS = 64  # neighbouring channels that one thread takes at least
+
 
 def _x(node: Node) -> Value:
     x = node.inputs[0]
@@ -83,7 +85,9 @@ def lower_group_norm(ctx: Context, node: Node) -> None:
     args = [ctx.read(x), ctx.maybe(node.inputs[1]), ctx.maybe(node.inputs[2]), ctx.write(node.outputs[0])]
     ctx.call(f"group_norm.{x.dtype}{suffix}", args,
              {"groups": groups, "channels": channels, "inner": inner, "eps": node.attrs["eps"]},
-             extent=batch * groups if size_of(x) else 0, grain=1, cost=_cost(x))
+             extent=batch * groups if size_of(x) else 0,
+             # channels last, threads must not write to the same cache lines
+             grain=max(1, LINE_CHANNELS * groups // max(channels, 1)) if suffix else 1, cost=_cost(x))
 
 
 @lowering("batch_norm")

@@ -1,9 +1,10 @@
 """Pooling: one call each, channels first or last."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from rlx.ir.graph import Node
+from rlx.ir.graph import Node, Value
 from rlx.lower.context import Context, lowering, shape_of, size_of
 from rlx.ops.pool import pool_geometry
 
@@ -46,8 +47,37 @@ def lower_pool(ctx: Context, node: Node) -> None:
         attrs["channels"] = shape[-1]
     if size_of(out) == 0:
         extent = 0
+    elif kind == "max" and layout == "nhwc" and _is_separable(node.attrs["kernel"]):
+        _separated(ctx, x, out, attrs)
+        return
     ctx.call(f"pool_{kind}.{x.dtype}@{suffix}", [ctx.read(x), ctx.write(out)], attrs, extent=extent,
              grain=max(1, 4096 // max(run, 1)), cost=_cost(node) * (10 if kind == "lp" else 1))
+
+
+def _is_separable(kernel: Sequence[int]) -> bool:
+    """Whether an axis at a time reads much less than whole windows."""
+    return len([k for k in kernel if k > 1]) > 1 and math.prod(kernel) >= 2 * sum(kernel)
+
+
+def _separated(ctx: Context, x: Value, out: Value, attrs: dict[str, Any]) -> None:
+    """Maxima along one axis after the other, the last one first; exact, as a maximum does not round."""
+    sizes = list(attrs["in"])
+    batch, channels = shape_of(x)[0], attrs["channels"]
+    source = ctx.operand(x)
+    steps = [d for d in reversed(range(len(sizes))) if (attrs["kernel"][d], attrs["stride"][d]) != (1, 1)]
+    for d in steps:
+        before = batch * math.prod(sizes) * channels * x.dtype.itemsize
+        one = {k: tuple(v if i == d else filler for i, v in enumerate(attrs[k]))
+               for k, filler in (("kernel", 1), ("stride", 1), ("dilation", 1), ("begin", 0))}
+        given = tuple(sizes)
+        sizes[d] = attrs["out"][d]
+        places = batch * math.prod(sizes)
+        target = ctx.result(out) if d == steps[-1] else ctx.temp(places * channels * x.dtype.itemsize, "maxima")
+        ctx.call(f"pool_max.{x.dtype}@last", [ctx.read(source, before), ctx.write(target)],
+                 {"channels": channels, "in": given, "out": tuple(sizes), **one}, extent=places,
+                 grain=max(1, 4096 // max(channels, 1)),
+                 cost=20 + places * channels * (0.1 + 0.03 * attrs["kernel"][d]))
+        source = target
 
 
 @lowering("max_pool_indices")

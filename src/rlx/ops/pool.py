@@ -154,6 +154,8 @@ def _cases() -> list[tuple[tuple[int, ...], dict[str, Any]]]:
         # the last window would start in padding
         ((1, 1, 5), {"kernel": (2,), "strides": (3,), "pads": (1, 1), "ceil_mode": True}),
         ((0, 2, 4, 4), {"kernel": (2, 2)}),
+        ((1, 3, 17, 23), {"kernel": (5, 6), "strides": (2, 3), "pads": (2, 1, 1, 3), "dilations": (1, 2),
+                          "ceil_mode": True}),
     ]
 
 
