@@ -97,3 +97,16 @@ def test_a_sum_is_taken_along(kind, kept):
     for a, b in zip(got, plain, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
     assert "region" not in str(exe.explain())
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+@pytest.mark.parametrize("kept", [False, True])
+def test_operands_that_die_give_their_memory(kind, kept):
+    def build(x, g, b):
+        total = ops.softmax(x) + ops.softmax(x, axis=1)
+        y = ops.layer_norm(total, g, b) if kind == "layer" else ops.rms_norm(total, g)
+        return (ops.softmax(y), ops.softmax(total)) if kept else ops.softmax(y)
+
+    exe, got, want = run(build, check=True, poison=True)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

@@ -60,11 +60,14 @@ def lower_add_norm(ctx: Context, node: Node) -> None:
     common = {"n": n, "eps": node.attrs["eps"]}
     grain = max(1, 8192 // max(n, 1))
     if node.attrs["kind"] == "rms":
-        args = [ctx.read(x), ctx.maybe(gamma), ctx.read(residual), ctx.write(out), kept]
+        extra = [ctx.maybe(gamma), ctx.read(residual)]
     else:
         extra = [ctx.maybe(v) for v in (gamma, beta, residual, bias)]
-        args = [ctx.read(x), *extra, ctx.write(out), kept]
-    ctx.call(f"{node.attrs['kind']}_norm.{x.dtype}", args, common, extent=rows, grain=grain, cost=1.5 * _cost(x))
+    args = [ctx.read(x), *extra, ctx.write(out), kept]
+    at_out, at_residual = len(extra) + 1, 2 if node.attrs["kind"] == "rms" else 3
+    shared = [(at_out, at_residual), (at_out, 0)] if kept is None else [(at_out + 1, 0), (at_out, at_residual)]
+    ctx.call(f"{node.attrs['kind']}_norm.{x.dtype}", args, common, extent=rows, grain=grain, cost=1.5 * _cost(x),
+             inplace=shared)
 
 
 def _channels(x: Value, layout: str) -> tuple[int, int, int]:
