@@ -220,3 +220,31 @@ def test_a_function_that_calls_itself_is_refused() -> None:
     m = model([helper.make_node("Again", ["x"], ["y"], domain="my")], {"x": x}, ["y"], functions=[f], domains=["my"])
     with pytest.raises(rlx.FormatError, match="deep"):
         m.run({"x": x})
+
+
+@pytest.mark.parametrize("options", [{"poison": True}, {"busy": "wait"}, {"optimize": False}, {"check": True}])
+def test_compile_options_hold_for_models(options: dict) -> None:
+    x = np.float32([[1, -2], [3, 0]])
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("NonZero", ["r"], ["i"]),
+        helper.make_node("Mul", ["r", "r"], ["y"]),
+    ]
+    m = rlx.load(proto(nodes, {"x": x}, ["y", "i"]), options=rlx.CompileOptions(**options))
+    for _ in range(3):
+        outs = m.run({"x": x})
+        np.testing.assert_array_equal(outs["y"], [[1, 0], [9, 0]])
+        np.testing.assert_array_equal(outs["i"], [[0, 1], [0, 0]])
+        outs["y"][...] = 7
+
+
+def test_many_threads_with_busy_wait() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Tanh", ["h"], ["y"])]
+    w = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    data = proto(nodes, {"x": w}, ["y"], {"w": w})
+    m = rlx.load(data, options=rlx.CompileOptions(busy="wait"))
+    with ThreadPoolExecutor(4) as pool:
+        for rows, got in pool.map(lambda n: (n, m.run({"x": w[:n]})["y"]), [1 + i % 7 for i in range(60)]):
+            np.testing.assert_allclose(got, np.tanh(w[:rows] @ w), rtol=1e-4, atol=1e-5)

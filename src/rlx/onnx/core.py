@@ -98,11 +98,17 @@ class Core:
         return root
 
     def run(self, values: Sequence[Any], threads: int = 0) -> list[Any]:
-        """Results for values, imported and compiled on the way where that is needed."""
-        return self.follow(self.plan(values), list(values), threads)
+        """Results for values, imported and compiled on the way where that is needed; not to be changed."""
+        held = list(values)
+        return [actual(i, held) for i in self.follow(self.plan(values), held, threads).items]
 
-    def follow(self, root: Step, values: list[Any], threads: int) -> list[Any]:
-        """Run a plan."""
+    def results(self, root: Step, values: list[Any], threads: int) -> list[Any]:
+        """Results of a plan that the caller may change."""
+        with np.errstate(all="ignore"):
+            return self.follow(root, values, threads).results(values)
+
+    def follow(self, root: Step, values: list[Any], threads: int) -> Finish:
+        """Run a plan; its values are then in `values`."""
         step, outcome, done = root, None, 0
         while True:
             child = step.children.get(outcome)
@@ -115,7 +121,7 @@ class Core:
                     raise ExecutionError(f"graph {self.name!r}: sizes must fit the memory, got {error}") from None
             step = child
             if isinstance(step, Finish):
-                return [actual(i, values) for i in step.items]
+                return step
             outcome = step.run(values, threads)
             done += 1
 
@@ -158,7 +164,3 @@ class Core:
             stack += step.children.values()
         return found
 
-
-def owned(value: Any) -> Any:
-    """A result that the caller may change."""
-    return value.copy() if isinstance(value, np.ndarray) else list(value) if isinstance(value, list) else value

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,9 +24,9 @@ from rlx.errors import (
 from rlx.ir.graph import Graph
 from rlx.onnx import registry
 from rlx.onnx.block import Block, Reader, domain_of
-from rlx.onnx.core import ABSENT, Core, Shared, owned
+from rlx.onnx.core import ABSENT, Core, Shared
 from rlx.onnx.functions import has_definition
-from rlx.onnx.steps import Guard, Segment, Step, content
+from rlx.onnx.steps import Guard, Segment, Start, Step, content
 from rlx.onnx.tensors import TensorReader, numpy_type, type_name
 from rlx.onnx.wire import strip
 from rlx.options import CompileOptions, default_threads
@@ -151,6 +152,9 @@ class Model:
         self._core = Core(self._shared, block, tuple(self._inputs), declare=True)
         self._index = {n: i for i, n in enumerate(block.outputs)}
         self._direct: dict[tuple[tuple[int, ...], ...], Any] = {}
+        self._fast = not options.poison and options.busy != "wait"
+        self._lock = threading.Lock()
+        self._dtypes = {n: numpy_type(t.code, n) if t.code else None for n, t in self._inputs.items()}
         self._metadata = _metadata(proto)
 
     # -- running ------------------------------------------------------------------------
@@ -185,7 +189,9 @@ class Model:
             inputs = {}
         try:
             executor = self._direct[tuple([inputs[n].shape for n in self._inputs])]
-            if type(executor) is Guarded:
+            if type(executor) is not _interp.Executor:
+                if type(executor) is Start:
+                    return self._staged(executor, inputs, threads, out)
                 executor = executor.pick(inputs)
         except (KeyError, AttributeError, TypeError):
             return self._run(inputs, threads, out)
@@ -194,15 +200,32 @@ class Model:
         outputs: _interp.Outputs = executor.run(inputs if type(inputs) is dict else dict(inputs), threads or 0, out)
         return outputs
 
+    def _staged(self, root: Step, inputs: Mapping[str, Any], threads: int | None, out: Any) -> _interp.Outputs:
+        """Run a plan of several steps on arrays of shapes that are known."""
+        if len(inputs) != len(self._dtypes) or threads is not None or out is not None:
+            return self._run(inputs, threads, out)
+        values = []
+        for name, dtype in self._dtypes.items():
+            value = inputs[name]
+            if type(value) is not np.ndarray or value.dtype != dtype:
+                return self._run(inputs, threads, out)
+            values.append(value)
+        return _interp.Outputs(tuple(self._core.results(root, values, 0)), self._index)
+
     def _run(self, inputs: Mapping[str, Any], threads: int | None, out: Any) -> _interp.Outputs:
+        if self._shared.options.busy == "wait":
+            with self._lock:
+                return self._run_bound(self._bind(inputs), threads, out)
+        return self._run_bound(self._bind(inputs), threads, out)
+
+    def _run_bound(self, values: list[Any], threads: int | None, out: Any) -> _interp.Outputs:
         if threads is not None:
             threads = check_threads(threads)
-        values = self._bind(inputs)
         root = self._core.plan(values)
         executor = self._whole(root, values)
         if executor is not None:
             return executor.run(dict(zip(self._inputs, values, strict=True)), threads or 0, out)
-        results = [owned(v) for v in self._core.follow(root, list(values), threads or 0)]
+        results = self._core.results(root, list(values), threads or 0)
         self._whole(root, values)
         if out is not None:
             results = self._copy_out(results, out)
@@ -211,19 +234,21 @@ class Model:
     def _whole(self, root: Step, values: list[Any]) -> _interp.Executor | None:
         """The executor of a plan that is one segment, known by its shapes from now on."""
         step = root.children.get(None)
-        if not all(isinstance(v, np.ndarray) for v in values):
+        if not self._fast or step is None or not all(isinstance(v, np.ndarray) for v in values):
             return None
         found: Any = None
         if isinstance(step, Segment) and step.direct:
             found = step.variant.executor
         elif isinstance(step, Guard) and all(i < len(values) and part is None for i, part in step.slots):
             found = Guarded([list(self._inputs)[i] for i, _ in step.slots], step.children)
+        elif all(t.kind == "tensor" for t in self._inputs.values()):
+            found = root
         if found is None:
             return None
         if len(self._direct) >= 64:
             self._direct.clear()
         self._direct[tuple(v.shape for v in values)] = found
-        return None if isinstance(found, Guarded) else found
+        return found if isinstance(found, _interp.Executor) else None
 
     def _copy_out(self, results: list[Any], out: Any) -> list[Any]:
         given = out if isinstance(out, Mapping) else dict(zip(self._index, out, strict=False))

@@ -11,6 +11,7 @@ from rlx.ir.graph import Value
 from rlx.lower.trees import from_tree_attributes, from_tree_ensemble
 from rlx.onnx.context import NodeContext, dim
 from rlx.onnx.registry import onnx_op
+from rlx.onnx.steps import Maps
 from rlx.onnx.tensors import Array
 from rlx.ops.trees import tree_scores
 
@@ -410,7 +411,14 @@ def _category_mapper(n: NodeContext) -> Any:
 def _zip_map(n: NodeContext) -> Any:
     labels = label_names(n)
     keys = labels.tolist()
-    return n.host(lambda x: [dict(zip(keys, row.tolist(), strict=True)) for row in np.atleast_2d(x)])
+
+    def run(x: Array) -> Maps:
+        rows = x.reshape(-1, x.shape[-1]).tolist()
+        if len(x) and len(rows[0]) != len(keys):
+            raise FormatError(f"there must be one label per column, got {len(keys)} for {len(rows[0])}")
+        return Maps([dict(zip(keys, row)) for row in rows])  # noqa: B905 (checked above, and much faster)
+
+    return n.host(run)
 
 
 @onnx_op("DictVectorizer", domain=ML)

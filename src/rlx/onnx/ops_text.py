@@ -82,25 +82,38 @@ def _tfidf(n: NodeContext) -> Any:
         raise FormatError(f"ngram_indexes must have {number} entries, got {len(places)}")
     width = max(places, default=-1) + 1
 
-    def row(items: list[Any]) -> Array:
-        found = np.zeros(width, np.float32)
-        for length in range(shortest, longest + 1):
-            for step in range(1, skips + 2 if length > 1 else 2):
-                for start in range(len(items) - (length - 1) * step):
-                    at = grams.get(tuple(items[start + k * step] for k in range(length)))
+    scale = np.ones(width, np.float32)
+    if weights:
+        scale[np.asarray(places[: len(weights)])] = weights
+    lengths = sorted({len(g) for g in grams})
+    singles = {g[0]: places[i] for g, i in grams.items() if len(g) == 1}
+
+    def count(items: list[Any]) -> list[int]:
+        """Place of every n-gram that is found."""
+        found = [singles[i] for i in items if i in singles] if singles else []
+        for length in lengths:
+            if length == 1:
+                continue
+            for step in range(1, skips + 2):
+                reach = (length - 1) * step
+                for start in range(len(items) - reach):
+                    at = grams.get(tuple(items[start : start + reach + 1 : step]))
                     if at is not None:
-                        found[places[at]] += 1
-        scale = np.ones(width, np.float32)
-        if weights:
-            scale[np.asarray(places)] = weights
-        if mode == "TF":
-            return found
-        return np.where(found > 0, scale, 0).astype(np.float32) if mode == "IDF" else (found * scale).astype(np.float32)
+                        found.append(places[at])
+        return found
 
     def run(x: Array) -> Array:
-        if x.ndim < 2:
-            return row(x.reshape(-1).tolist())
-        return np.stack([row(r.tolist()) for r in x]) if len(x) else np.zeros((0, width), np.float32)
+        rows = x.reshape(-1).tolist() if x.ndim < 2 else x.tolist()
+        rows = [rows] if x.ndim < 2 else rows
+        table = np.zeros((len(rows), width), np.float32)
+        for line, items in zip(table, rows, strict=True):
+            for at in count(items):
+                line[at] += 1
+        if mode == "IDF":
+            table = np.where(table > 0, scale, np.float32(0))
+        elif mode == "TFIDF":
+            table *= scale
+        return table[0] if x.ndim < 2 else table
 
     return n.host(run)
 

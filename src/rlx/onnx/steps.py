@@ -55,11 +55,15 @@ def fetch(values: list[Any], key: Key) -> Any:
     return value if key[1] is None else value[key[1]]
 
 
+class Maps(list[Any]):
+    """A sequence of maps: one value of the host, its elements are not looked at."""
+
+
 def structure(value: Any) -> Any:
     """What the rest of an import may depend on: types and shapes, not values."""
     if isinstance(value, np.ndarray):
-        return (value.dtype.num if value.dtype != object else -1, value.shape)
-    if isinstance(value, list):
+        return (value.dtype.num, value.shape)
+    if type(value) is list:
         return ("list", *map(structure, value))
     return None if value is None else type(value).__name__
 
@@ -98,8 +102,9 @@ class Start(Step):
 class Segment(Step):
     """A compiled graph."""
 
-    def __init__(self, variant: Variant, reads: list[tuple[str, Key]], writes: int) -> None:
+    def __init__(self, variant: Variant, reads: list[tuple[str, Key]], writes: int, poison: bool) -> None:
         super().__init__()
+        self.poison = poison
         self.variant = variant
         self.reads = reads
         self.first = writes
@@ -107,6 +112,8 @@ class Segment(Step):
 
     def run(self, values: list[Any], threads: int) -> Any:
         """Run the program on arrays that exist."""
+        if self.poison:
+            self.variant.scratch[...] = 0xA5
         results = self.variant.executor.run({name: fetch(values, key) for name, key in self.reads}, threads, None)
         store(values, self.first, results)
         return None
@@ -136,8 +143,7 @@ class Host(Step):
 
     def run(self, values: list[Any], threads: int) -> Any:
         """Call it."""
-        with np.errstate(all="ignore"):
-            results = self.function(*[actual(a, values) for a in self.arguments])
+        results = self.function(*[actual(a, values) for a in self.arguments])
         if not isinstance(results, tuple):
             results = (results,)
         self.count = len(results)
@@ -150,11 +156,21 @@ class Host(Step):
 
 
 class Finish(Step):
-    """The results."""
+    """The results; those that no segment has made for this run alone are copied."""
 
-    def __init__(self, items: list[Any]) -> None:
+    def __init__(self, items: list[Any], fresh: set[int]) -> None:
         super().__init__()
         self.items = items
+        self.copies = []
+        for item in items:
+            own = isinstance(item, Slot) and item.index in fresh and item.part is None
+            self.copies.append(not own)
+            fresh = fresh - {item.index} if own else fresh
+
+    def results(self, values: list[Any]) -> list[Any]:
+        """Results that the caller may change."""
+        found = [actual(i, values) for i in self.items]
+        return [owned(v) if copy else v for v, copy in zip(found, self.copies, strict=True)]
 
 
 def store(values: list[Any], first: int, results: Any) -> None:
@@ -165,11 +181,16 @@ def store(values: list[Any], first: int, results: Any) -> None:
     values[first : first + len(results)] = results
 
 
+def owned(value: Any) -> Any:
+    """A result that the caller may change."""
+    return value.copy() if isinstance(value, np.ndarray) else list(value) if isinstance(value, list) else value
+
+
 def actual(item: Any, values: list[Any]) -> Any:
     """The run's value of an item: slots looked up, lists walked."""
     if isinstance(item, Slot):
         return fetch(values, item.key)
-    if isinstance(item, list):
+    if type(item) is list:
         return [actual(i, values) for i in item]
     return item
 

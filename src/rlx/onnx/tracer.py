@@ -90,6 +90,7 @@ class Tracer:
         self._taken = 0
         self._slots = 0
         self.staged = False  # a segment or a host call came before
+        self._made: set[int] = set()  # slots that segments write
         self.graph = TraceGraph(core.name)
         self.ports: dict[Key, Value] = {}
         self.known: dict[Key, Any] = {}
@@ -109,7 +110,7 @@ class Tracer:
     def _describe(self, key: Key, value: Any, name: str = "") -> Any:
         if value is None:
             return None
-        if isinstance(value, list):
+        if type(value) is list:
             if key[1] is not None:
                 raise FormatError("sequences of sequences are not supported")
             return [self._describe((key[0], i), v) for i, v in enumerate(value)]
@@ -296,6 +297,8 @@ class Tracer:
             step = make()
             self._cursor.add(self._outcome, step)
         self.staged = self.staged or isinstance(step, (Host, Segment))
+        if isinstance(step, Segment):
+            self._made.update(range(step.first, step.first + len(step.variant.compiled.program.outputs)))
         if isinstance(step, Host) and self._taken < self._done:
             self._outcome = step.outcome(self.values)
         elif isinstance(step, Guard) or self._taken >= self._done:
@@ -345,7 +348,7 @@ class Tracer:
 
     def _segment(self, graph: TraceGraph, ports: Mapping[Key, Value], first: int) -> Segment:
         variant = self.core.compile(graph)
-        return Segment(variant, [(v.node.name, k) for k, v in ports.items()], first)
+        return Segment(variant, [(v.node.name, k) for k, v in ports.items()], first, self.model.options.poison)
 
     def host(self, function: Callable[..., Any], items: Sequence[Any]) -> tuple[Any, ...]:
         """Call a Python function on concrete values; its results are new items."""
@@ -491,7 +494,7 @@ class Tracer:
     def _end(self, items: list[Any]) -> Finish:
         step = self._cursor.children.get(self._outcome)
         if step is None:
-            step = Finish(items)
+            step = Finish(items, self._made)
             self._cursor.add(self._outcome, step)
         assert isinstance(step, Finish)
         return step
