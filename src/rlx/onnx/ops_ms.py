@@ -323,7 +323,7 @@ def _dequantize(n: NodeContext) -> Any:
 
 @onnx_op("DynamicQuantizeLSTM", domain=MS)
 def _dynamic_quantize_lstm(n: NodeContext) -> Any:
-    """LSTM with int8 weights [D, I, 4H] and [D, H, 4H]; the weights are widened once."""
+    """LSTM with int8 weights [D, I, 4H] and [D, H, 4H]; with options that no 8-bit kernel has, the weights are widened."""
     x, b, lens, h, c, p = n.x(0), n.opt(3), n.opt(4), n.opt(5), n.opt(6), n.opt(7)
 
     def weight(i: int, scale: int) -> Any:
@@ -334,12 +334,17 @@ def _dynamic_quantize_lstm(n: NodeContext) -> Any:
         real = ops.mul(ops.cast(ops.sub(wide, zero), dtype=dtypes.f32), ops.reshape(s, shape=shape))
         return ops.transpose(real, perm=(0, 2, 1))
 
+    names = n.strs("activations", None)
+    plain = p is None and not n.float("clip", 0.0) and not n.int("input_forget", 0)
+    if plain and [str(a).lower() for a in names or ()] in ([], ["sigmoid", "tanh", "tanh"] * (len(names or ()) // 3)):
+        return ops.dynamic_quantize_lstm(
+            x, n.x(1), n.x(2), n.x(8), n.x(10), n.x(9), n.x(11), b, lens, h, c, direction=n.str("direction", "forward")
+        )
     attrs: dict[str, Any] = {
         "direction": n.str("direction", "forward"),
         "clip": n.float("clip", 0.0),
         "input_forget": bool(n.int("input_forget", 0)),
     }
-    names = n.strs("activations", None)
     if names:
         attrs.update(
             activations=names,

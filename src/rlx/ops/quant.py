@@ -233,12 +233,17 @@ def _infer_dynamic(x: TensorType) -> tuple[TensorType, ...]:
     return (x.with_dtype(u8), TensorType(f32, ()), TensorType(u8, ()))
 
 
-def _dynamic(x: Array) -> tuple[Array, Array, Array]:
+def dynamic_range(x: Array) -> tuple[np.float32, np.float32]:
+    """Scale and zero point of dynamic_quantize_linear."""
     low, high = min(np.float32(0), x.min(initial=0)), max(np.float32(0), x.max(initial=0))
     scale = np.float32((high - low) / np.float32(255))
     scale = np.float32(1) if scale == 0 else scale
-    zero = np.clip(np.rint(-low / scale), 0, 255).astype(np.float32)
-    return cast_array(np.rint(x / scale) + zero, u8), np.asarray(scale), cast_array(zero, u8)
+    return scale, np.float32(np.clip(np.rint(-low / scale), 0, 255))
+
+
+def _dynamic(x: Array) -> tuple[Array, Array, Array]:
+    scale, zero = dynamic_range(x)
+    return cast_array(np.rint(x / scale) + zero, u8), np.asarray(scale), cast_array(np.asarray(zero), u8)
 
 
 def _dynamic_in_ops(x: Any) -> tuple[Any, Any, Any]:
