@@ -14,8 +14,6 @@ from rlx.lower.packing import packed
 from rlx.lower.program import Arg, AttrValue, Operand, Transform
 from rlx.ops.conv import geometry
 
-_FEW_TERMS = 9
-
 
 def channels_last_weights(shape: Sequence[int], dtype: DType) -> Transform | None:
     """[OC, C, kernel...] to [OC, kernel..., C]; None when the bytes are the same."""
@@ -112,8 +110,7 @@ def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: V
         if node.attrs.get("winograd"):
             _winograd(ctx, x, shape, w, b, out, clamp, steps, operands, row, reach(out_shape, row) * dtype.itemsize)
             return
-        # one input channel and a small kernel: too few terms for tiles of a product
-        depthwise = shape.c == 1 and (shape.groups > 1 or shape.depth <= _FEW_TERMS)
+        depthwise = shape.c == 1 and shape.groups > 1
         plan = (gemm.plan_depthwise if depthwise else gemm.plan_conv)(shape, **options)
         if depthwise:
             pack, order = None, depthwise_weights(weight, dtype)

@@ -196,14 +196,14 @@ static void NAME(patch)(const NAME(conv) *p, const T *in, T *dst, const NAME(pix
 /* How the micro-kernel reads the terms [k0, k1) of a tile. */
 typedef struct NAME(reader) {
     int64_t k0, k1;
-    int64_t n_direct; /* stretches of the input itself; 0 if they are too many or too short */
+    int64_t n_direct; /* stretches of the input itself; 0 if they are too many */
     rlx_gemm_run direct[CONV_MAX_RUNS], runs[CONV_MAX_RUNS];
 } NAME(reader);
 
 static void NAME(start_reading)(const NAME(conv) *p, int64_t k0, int64_t k1, NAME(reader) *q) {
     int64_t line = p->in[2] * p->ldi;
     q->k0 = k0, q->k1 = k1, q->n_direct = 0;
-    if (p->by_row && p->run >= 4 && (k1 - 1) / p->run - k0 / p->run < CONV_MAX_RUNS)
+    if (p->by_row && (k1 - 1) / p->run - k0 / p->run < CONV_MAX_RUNS)
         q->n_direct = NAME(runs)(p, k0, k1, p->dilation[0] * p->in[1] * line,
                                  p->dilation[1] * line, p->ldi, q->direct);
 }
