@@ -16,6 +16,7 @@
 #define RLX_POOL_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 #include "abi.h"
@@ -75,6 +76,7 @@ static void *rlx_pool_main(void *arg) {
     int index = (int)(intptr_t)arg;
     uint64_t seen = 0;
     int rounds = 0;
+    unsigned waits = 0;
     for (;;) {
         uint64_t gate = atomic_load_explicit(&p->gate, memory_order_acquire);
         if ((gate & RLX_OPEN_BIT) && (gate >> 16) != seen) {
@@ -111,7 +113,10 @@ static void *rlx_pool_main(void *arg) {
             rounds = 0;
             continue;
         }
-        RLX_PAUSE();
+        if (++waits & 1023)
+            RLX_PAUSE();
+        else
+            sched_yield();
     }
     return NULL;
 }
@@ -186,8 +191,13 @@ static int rlx_pool_run(const rlx_thunk *t, const rlx_frame *f, int threads) {
     atomic_store_explicit(&p->gate, epoch << 16 | RLX_OPEN_BIT, memory_order_release);
     rlx_pool_work(p, t, f, p->chunk);
     atomic_fetch_and_explicit(&p->gate, ~RLX_OPEN_BIT, memory_order_acq_rel);
-    while (atomic_load_explicit(&p->gate, memory_order_acquire) & RLX_COUNT_MASK)
-        RLX_PAUSE();
+    /* A participant that lost its processor must get one: after a while, yield. */
+    for (int rounds = 0; atomic_load_explicit(&p->gate, memory_order_acquire) & RLX_COUNT_MASK;) {
+        if (++rounds < RLX_SPIN_ROUNDS)
+            RLX_PAUSE();
+        else
+            sched_yield();
+    }
     return atomic_load(&p->status);
 }
 
