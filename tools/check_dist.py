@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
 LEVELS = ("baseline", "avx2", "avx512") if platform.machine() in ("x86_64", "AMD64") else ("baseline",)
-NOT_SHIPPED = (".pyx", ".pxd", ".c", ".h", ".inc", ".build", ".md", ".toml")
+NOT_SHIPPED = (".pyx", ".pxd", ".c", ".h", ".inc", ".def", ".build", ".md", ".toml")
 
 
 def python_files() -> set[str]:
@@ -46,7 +46,7 @@ def check_sdist_files(names: set[str]) -> list[str]:
     inside = {"/".join(PurePosixPath(n).parts[1:]) for n in names}
     needed = {"pyproject.toml", "meson.build", "meson.options", "README.md", "LICENSE", "CHANGELOG.md", ".ci/run"}
     needed |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "src").rglob("*")
-               if p.suffix in (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".inc", ".build")}
+               if p.suffix in (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".inc", ".def", ".build")}
     needed |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "tests").rglob("*.py")}
     return [f"missing: {n}" for n in sorted(needed - inside)]
 
