@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Family, data
+from benchmarks import common
+from benchmarks.common import data
 from rlx import ops
 
 
@@ -25,9 +26,9 @@ def _causal(size: Any, dtype: str) -> Any:
     return lambda q, k, v: ops.attention(q, k, v, causal=True), inputs, constants, None
 
 
-class Attention(Family):
+class Attention(common.Family):
     """(heads, queries, keys, depth)."""
 
     families = ("attention",)
     cases = {"full": _attention, "causal": _causal}
-    params = (list(cases), ("f32", "bf16"), [(12, 1, 1024, 64), (12, 128, 128, 64), (8, 512, 512, 64)])
+    params = common.axes(cases, ("f32", "bf16"), [(12, 1, 1024, 64), (12, 128, 128, 64), (8, 512, 512, 64)])

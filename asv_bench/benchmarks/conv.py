@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from benchmarks.common import Family, data, simple
+from benchmarks import common
+from benchmarks.common import data, simple
 from rlx import ops
 
 # input channels, output channels, size of the image, kernel, stride, groups
@@ -26,15 +27,15 @@ def _layer(name: str, dtype: str) -> Any:
     return build, [data((1, c, size, size), dtype)], weights, None
 
 
-class Conv(Family):
+class Conv(common.Family):
     """Layers by name."""
 
     families = ("conv",)
     cases = {"conv relu": _layer}
-    params = (list(cases), ("f32",), list(LAYERS))
+    params = common.axes(cases, ("f32",), list(LAYERS))
 
 
-class Pool(Family):
+class Pool(common.Family):
     """Images of networks, pooled and scaled."""
 
     families = ("pool", "resize")
@@ -44,4 +45,4 @@ class Pool(Family):
         "nearest x2": simple(lambda x: ops.resize(x, scales=(1.0, 1.0, 2.0, 2.0)), None),
         "linear x2": simple(lambda x: ops.resize(x, scales=(1.0, 1.0, 2.0, 2.0), mode="linear"), None),
     }
-    params = (list(cases), ("f32",), [(1, 64, 56, 56), (1, 16, 224, 224)])
+    params = common.axes(cases, ("f32",), [(1, 64, 56, 56), (1, 16, 224, 224)])

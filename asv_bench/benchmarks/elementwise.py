@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from benchmarks.common import FLOATS, Family, simple
+from benchmarks import common
+from benchmarks.common import FLOATS, simple
 from rlx import ops
 
 
-class Elementwise(Family):
+class Elementwise(common.Family):
     """One op over memory in the first cache, the last cache and none."""
 
     families = ("unary", "binary", "fused")
@@ -23,10 +24,10 @@ class Elementwise(Family):
         "bias": simple(lambda x: ops.relu(x + x.graph.constant(np.ones(x.shape[-1], x.dtype.numpy))),
                        lambda x: np.maximum(x + np.ones(x.shape[-1], x.dtype), 0)),
     }
-    params = (list(cases), FLOATS, [1000, 1 << 17, 1 << 21])
+    params = common.axes(cases, FLOATS, [1000, 1 << 17, 1 << 21])
 
 
-class Integers(Family):
+class Integers(common.Family):
     """Wrapping arithmetic and casts."""
 
     families = ("unary", "binary")
@@ -36,4 +37,4 @@ class Integers(Family):
         "floor_div": simple(ops.floor_div, np.floor_divide, inputs=2),
         "to_f32": simple(lambda x: ops.cast(x, dtype="f32"), lambda x: x.astype(np.float32)),
     }
-    params = (list(cases), ("i8", "i32", "i64"), [1 << 17])
+    params = common.axes(cases, ("i8", "i32", "i64"), [1 << 17])

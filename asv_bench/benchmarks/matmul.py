@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Family, data
+from benchmarks import common
+from benchmarks.common import data
 from rlx import ops
 
 SIZES = [(1, 512, 512), (8, 1024, 1024), (64, 64, 64), (256, 256, 256), (197, 768, 768), (512, 512, 512)]
@@ -26,12 +27,12 @@ def _dense(size: Any, dtype: str) -> Any:
             lambda x, w, b: np.maximum(x @ w + b, 0))
 
 
-class Matmul(Family):
+class Matmul(common.Family):
     """(m, k, n)."""
 
     families = ("matmul",)
     cases = {"two inputs": _two, "weight": _weight, "dense": _dense}
-    params = (list(cases), ("f32", "f64", "bf16"), SIZES)
+    params = common.axes(cases, ("f32", "f64", "bf16"), SIZES)
 
 
 def _batched(size: Any, dtype: str) -> Any:
@@ -40,9 +41,9 @@ def _batched(size: Any, dtype: str) -> Any:
             lambda q, k: q @ k.transpose(0, 2, 1))
 
 
-class Batched(Family):
+class Batched(common.Family):
     """(batch, rows, depth): scores of attention."""
 
     families = ("matmul",)
     cases = {"scores": _batched}
-    params = (list(cases), ("f32",), [(12, 128, 64), (96, 16, 32)])
+    params = common.axes(cases, ("f32",), [(12, 128, 64), (96, 16, 32)])

@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Family, data, simple
+from benchmarks import common
+from benchmarks.common import data, simple
 from rlx import ops
 
 
-class Movement(Family):
+class Movement(common.Family):
     """Layouts of images and of sequences."""
 
     families = ("view", "movement")
@@ -25,7 +26,7 @@ class Movement(Family):
         "expand": simple(lambda x: ops.expand(x, shape=(4, *x.shape)),
                          lambda x: np.broadcast_to(x, (4, *x.shape)).copy()),
     }
-    params = (list(cases), ("f32", "i8"), [(12, 64, 64), (64, 56, 56)])
+    params = common.axes(cases, ("f32", "i8"), [(12, 64, 64), (64, 56, 56)])
 
 
 def _gather(size: Any, dtype: str) -> Any:
@@ -42,9 +43,9 @@ def _scatter(size: Any, dtype: str) -> Any:
             [data((rows, width), dtype), where, data((n, width), dtype, 2)], [], None)
 
 
-class Index(Family):
+class Index(common.Family):
     """(rows, width, indices): embeddings and their updates."""
 
     families = ("index",)
     cases = {"gather": _gather, "scatter add": _scatter}
-    params = (list(cases), ("f32", "i64"), [(1000, 64, 128), (30000, 384, 128)])
+    params = common.axes(cases, ("f32", "i64"), [(1000, 64, 128), (30000, 384, 128)])

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import FLOATS, Family, data
+from benchmarks import common
+from benchmarks.common import FLOATS, data
 from rlx import ops
 
 
@@ -30,9 +31,9 @@ def _residual(size: Any, dtype: str) -> Any:
             [data(width, dtype, 1), data(width, dtype, 2)], None)
 
 
-class Norm(Family):
+class Norm(common.Family):
     """Rows of a transformer."""
 
     families = ("norm",)
     cases = {"layer_norm": _layer_norm, "rms_norm": _rms_norm, "residual": _residual}
-    params = (list(cases), FLOATS, [(1, 768), (128, 768), (512, 64)])
+    params = common.axes(cases, FLOATS, [(1, 768), (128, 768), (512, 64)])

@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from benchmarks.common import Family, simple
+from benchmarks import common
+from benchmarks.common import simple
 from rlx import ops
 
 
-class Order(Family):
+class Order(common.Family):
     """Along the last axis."""
 
     families = ("order", "cumulative")
@@ -17,4 +18,4 @@ class Order(Family):
         "argmax": simple(lambda x: ops.argmax(x, axis=-1), lambda x: x.argmax(-1)),
         "cumsum": simple(lambda x: ops.cumsum(x, axis=-1), lambda x: x.cumsum(-1)),
     }
-    params = (list(cases), ("f32", "i64"), [(1, 1000), (64, 1000), (1, 100000)])
+    params = common.axes(cases, ("f32", "i64"), [(1, 1000), (64, 1000), (1, 100000)])

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Family, data, simple
+from benchmarks import common
+from benchmarks.common import data, simple
 from rlx import ops
 
 SCALE, ZERO = np.array(0.05, np.float32), np.array(3, np.uint8)
@@ -15,12 +16,12 @@ def _roundtrip(x: Any) -> Any:
     return ops.dequantize_linear(ops.quantize_linear(x, scale, zero), scale, zero)
 
 
-class Convert(Family):
+class Convert(common.Family):
     """Float to uint8 and back."""
 
     families = ("quant",)
     cases = {"round trip": simple(_roundtrip, None), "dynamic": simple(ops.dynamic_quantize_linear, None)}
-    params = (list(cases), ("f32",), [(1000,), (1 << 17,)])
+    params = common.axes(cases, ("f32",), [(1000,), (1 << 17,)])
 
 
 def _dynamic(size: Any, dtype: str) -> Any:
@@ -34,9 +35,9 @@ def _dynamic(size: Any, dtype: str) -> Any:
     return build, [data((m, k), "f32")], [w], None
 
 
-class Products(Family):
+class Products(common.Family):
     """(m, k, n): a float input quantised on the way, an int8 weight."""
 
     families = ("quant", "int8")
     cases = {"dynamic": _dynamic}
-    params = (list(cases), ("i8",), [(1, 384, 384), (128, 384, 1536)])
+    params = common.axes(cases, ("i8",), [(1, 384, 384), (128, 384, 1536)])

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from benchmarks.common import FLOATS, Family, simple
+from benchmarks import common
+from benchmarks.common import FLOATS, simple
 from rlx import ops
 
 SHAPES = [(1000,), (512, 1024), (64, 64, 256)]
@@ -13,7 +14,7 @@ def _softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
-class Reduce(Family):
+class Reduce(common.Family):
     """Over the last axis, the first, and all."""
 
     families = ("reduce",)
@@ -24,10 +25,10 @@ class Reduce(Family):
         "max last": simple(lambda x: ops.reduce_max(x, axes=-1), lambda x: x.max(-1)),
         "mean first": simple(lambda x: ops.reduce_mean(x, axes=0), lambda x: x.mean(0)),
     }
-    params = (list(cases), FLOATS, SHAPES)
+    params = common.axes(cases, FLOATS, SHAPES)
 
 
-class Softmax(Family):
+class Softmax(common.Family):
     """Rows of scores and of classes."""
 
     families = ("softmax",)
@@ -35,4 +36,4 @@ class Softmax(Family):
         "softmax": simple(lambda x: ops.softmax(x, axis=-1), _softmax),
         "log_softmax": simple(lambda x: ops.log_softmax(x, axis=-1), None),
     }
-    params = (list(cases), FLOATS, [(128, 128), (8, 32000), (1, 1000)])
+    params = common.axes(cases, FLOATS, [(128, 128), (8, 32000), (1, 1000)])

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from benchmarks.common import Family, data
+from benchmarks import common
+from benchmarks.common import data
 from rlx import ops
 
 
@@ -15,9 +16,9 @@ def _layer(op: Any, gates: int) -> Any:
     return make
 
 
-class Recurrent(Family):
+class Recurrent(common.Family):
     """(steps, batch, features, hidden)."""
 
     families = ("rnn",)
     cases = {"lstm": _layer(ops.lstm, 4), "gru": _layer(ops.gru, 3), "rnn": _layer(ops.rnn, 1)}
-    params = (list(cases), ("f32",), [(1, 1, 128, 128), (32, 1, 128, 128), (64, 16, 64, 64)])
+    params = common.axes(cases, ("f32",), [(1, 1, 128, 128), (32, 1, 128, 128), (64, 16, 64, 64)])

@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Family, data, simple
+from benchmarks import common
+from benchmarks.common import data, simple
 from rlx import ops
 
 
-class Fourier(Family):
+class Fourier(common.Family):
     """Rows of powers of two, of mixed factors, and of a prime length."""
 
     families = ("fft",)
@@ -16,7 +17,7 @@ class Fourier(Family):
         "rfft": simple(lambda x: ops.rfft(x), np.fft.rfft),
         "stft": simple(lambda x: ops.stft(x, n=400, hop=160), None),
     }
-    params = (list(cases), ("f32", "f64"), [(16, 512), (16, 480), (16, 997), (1, 16000)])
+    params = common.axes(cases, ("f32", "f64"), [(16, 512), (16, 480), (16, 997), (1, 16000)])
 
 
 def _square(size: Any, dtype: str) -> np.ndarray:
@@ -32,12 +33,12 @@ def _det(size: Any, dtype: str) -> Any:
     return ops.det, [_square(size, dtype)], [], np.linalg.det
 
 
-class Linear(Family):
+class Linear(common.Family):
     """(batch, n)."""
 
     families = ("linalg",)
     cases = {"inverse": _inverse, "det": _det}
-    params = (list(cases), ("f32", "f64"), [(1000, 3), (16, 32), (1, 256)])
+    params = common.axes(cases, ("f32", "f64"), [(1000, 3), (16, 32), (1, 256)])
 
 
 def _grid(size: Any, dtype: str) -> Any:
@@ -57,9 +58,9 @@ def _boxes(size: Any, dtype: str) -> Any:
             [boxes, scores], [], None)
 
 
-class Boxes(Family):
+class Boxes(common.Family):
     """(channels, points): what detectors do besides convolutions."""
 
     families = ("sample", "nms")
     cases = {"grid sample": _grid, "non max suppression": _boxes}
-    params = (list(cases), ("f32",), [(16, 64), (64, 256)])
+    params = common.axes(cases, ("f32",), [(16, 64), (64, 256)])
