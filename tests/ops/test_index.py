@@ -81,3 +81,36 @@ def test_repeated_indices_apply_in_order_on_any_number_of_threads() -> None:
     np.testing.assert_array_equal(results[1], results[3])
     last = {int(i): k for k, i in enumerate(indices[:, 0])}
     np.testing.assert_array_equal(results[0][list(last)], updates[list(last.values())])
+
+
+def test_many_axes() -> None:
+    rank = 40
+    x = np.arange(12, dtype=np.float32).reshape(3, *(1,) * (rank - 2), 4)
+    indices = np.array([2, 0]).reshape(2, *(1,) * (rank - 1))
+    graph = rlx.Graph("g")
+    v = graph.input("x", x.shape)
+    graph.output("gathered", ops.gather_elements(v, indices, axis=0))
+    graph.output("scattered", ops.scatter_elements(v, indices, np.zeros(indices.shape, np.float32), axis=0))
+    graph.output("padded", ops.pad(v, before=(1, *(0,) * (rank - 2), 1), after=(0,) * rank, mode="edge"))
+    graph.output("sum", ops.reduce_sum(v, axes=tuple(range(0, rank, 2))))
+    out = rlx.compile(graph).run({"x": x})
+    assert out["gathered"].reshape(-1).tolist() == [8, 0]
+    assert out["scattered"].reshape(3, 4)[[0, 2], 0].tolist() == [0, 0]
+    np.testing.assert_array_equal(out["padded"].reshape(4, 5), np.pad(x.reshape(3, 4), ((1, 0), (1, 0)), "edge"))
+    np.testing.assert_array_equal(out["sum"].reshape(-1), x.reshape(3, 4).sum(0))
+    graph = rlx.Graph("g")
+    graph.output("y", ops.nonzero(graph.input("x", x.shape)))
+    with pytest.raises(rlx.RlxError, match="rank must be at most 32"):
+        rlx.compile(graph).run({"x": x})
+
+
+@pytest.mark.parametrize(("rank", "fits"), [(33, True), (64, True), (65, False)])
+def test_outputs_of_many_axes(rank: int, fits: bool) -> None:
+    graph = rlx.Graph("g")
+    graph.output("y", ops.reshape(graph.input("x", (3,)) * 2.0, shape=(3, *(1,) * (rank - 1))))
+    if not fits:
+        with pytest.raises(rlx.RlxError, match="at most 64"):
+            rlx.compile(graph).run({"x": np.ones(3, np.float32)})
+        return
+    out = rlx.compile(graph).run({"x": np.ones(3, np.float32)})["y"]
+    assert out.shape == (3, *(1,) * (rank - 1)) and out.reshape(-1).tolist() == [2, 2, 2]

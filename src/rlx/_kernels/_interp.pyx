@@ -445,7 +445,7 @@ cdef struct Port:
     int ndim
     int slot
     int64_t nbytes
-    cnp.npy_intp dims[32]
+    cnp.npy_intp dims[64]  # as many axes as a NumPy array may have
 
 
 cdef class Executor:
@@ -496,6 +496,8 @@ cdef class Executor:
         self.out_dtypes = tuple(np.dtype(p[1]) for p in outputs)
         self.out_index = {p[0]: i for i, p in enumerate(outputs)}
         for i, (_, dtype, shape, slot) in enumerate(inputs + outputs):
+            if len(shape) > 64:
+                raise ValueError(f"rank of an input or output must be at most 64, got {len(shape)}")
             dtype = np.dtype(dtype)
             self.ports[i].type_num = dtype.num
             self.ports[i].ndim = len(shape)

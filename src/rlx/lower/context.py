@@ -44,6 +44,19 @@ def lowering(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
+def port_of(name: str, value: Value) -> Port:
+    """An input or output of a program.
+
+    Raises
+    ------
+    LoweringError
+        It has more axes than a NumPy array can have.
+    """
+    if value.rank > 64:
+        raise LoweringError(f"{name!r}: the rank of an input or output must be at most 64, got {value.rank}")
+    return Port(name, value.dtype, shape_of(value))
+
+
 def shape_of(value: Value) -> tuple[int, ...]:
     """Shape as ints."""
     return static_shape(value.shape, value.name)
@@ -88,7 +101,7 @@ class Context:
                     self.readers.setdefault(v, []).append(node)
         self.strided: dict[Value, Operand] = {}  # results that lie in the rows of a concatenation
         for value in graph.inputs:
-            self.inputs.append(Port(value.node.name, value.dtype, shape_of(value)))
+            self.inputs.append(port_of(value.node.name, value))
             self.places[value] = Operand(self._buffer("input", nbytes_of(value), value.name))
 
     def _buffer(self, kind: str, nbytes: int, label: str) -> Buffer:
@@ -312,7 +325,7 @@ class Context:
                 buffer = self._buffer("output", nbytes, name)
                 self.copy(place, Operand(buffer), nbytes)
             slots.append(buffer)
-            outputs.append(Port(name, value.dtype, shape_of(value)))
+            outputs.append(port_of(name, value))
         for i, buffer in enumerate(slots):
             buffer.slot = 1 + len(self.inputs) + i
             buffer.offset = 0

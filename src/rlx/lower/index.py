@@ -4,10 +4,13 @@ import math
 from collections.abc import Sequence
 
 from rlx.dtypes import DType
+from rlx.errors import LoweringError
 from rlx.ir.graph import Node, Value
 from rlx.ir.types import normal_axis
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of, short, size_of
 from rlx.lower.movement import contiguous_strides
+
+MAX_RANK = 32  # of the kernels
 
 
 def split_axis(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
@@ -32,16 +35,23 @@ def lower_gather(ctx: Context, node: Node) -> None:
              grain=max(1, 8192 // max(inner, 1)), cost=20 + outer * n * 1.5 + nbytes_of(out) * 0.15)
 
 
+def _lanes(x: Value, indices: Value, axis: int) -> tuple[int, list[int], list[int]]:
+    """(axis, sizes of the indices, strides of x) without axes of one index, which have no say."""
+    axis = normal_axis(axis, x.rank, "elements")
+    strides = contiguous_strides(shape_of(x))
+    kept = [i for i, n in enumerate(shape_of(indices)) if n != 1 or i == axis]
+    return kept.index(axis), [shape_of(indices)[i] for i in kept], [strides[i] for i in kept]
+
+
 @lowering("gather_elements")
 def lower_gather_elements(ctx: Context, node: Node) -> None:
     """One call over rows of the indices."""
     x, indices = _operands(node)
     out = node.outputs[0]
-    shape = shape_of(indices)
-    axis = normal_axis(node.attrs["axis"], len(shape), "gather_elements")
+    axis, shape, strides = _lanes(x, indices, node.attrs["axis"])
     rows = math.prod(shape[:-1])
     ctx.call(f"gather_elements.{short(x.dtype)}@{indices.dtype}", [ctx.read(x), ctx.read(indices), ctx.write(out)],
-             {"axis": axis, "dim": shape_of(x)[axis], "shape": shape, "stride": contiguous_strides(shape_of(x))},
+             {"axis": axis, "dim": split_axis(shape_of(x), node.attrs["axis"])[1], "shape": shape, "stride": strides},
              extent=rows, grain=max(1, 8192 // max(shape[-1], 1)), cost=20 + size_of(out) * 1.5)
 
 
@@ -78,11 +88,10 @@ def lower_scatter_elements(ctx: Context, node: Node) -> None:
     x, indices, updates = _operands(node)
     out = node.outputs[0]
     copy_into_result(ctx, x, out)
-    shape = shape_of(indices)
-    axis = normal_axis(node.attrs["axis"], len(shape), "scatter_elements")
+    axis, shape, strides = _lanes(x, indices, node.attrs["axis"])
     lanes = math.prod(shape) // shape[axis] if shape[axis] else 0
     ctx.call(_scatter_kernel(node, x.dtype, indices.dtype), [ctx.read(indices), ctx.read(updates), ctx.write(out)],
-             {"axis": axis, "dim": shape_of(x)[axis], "shape": shape, "stride": contiguous_strides(shape_of(x))},
+             {"axis": axis, "dim": split_axis(shape_of(x), node.attrs["axis"])[1], "shape": shape, "stride": strides},
              extent=lanes, grain=max(1, 8192 // max(shape[axis], 1)), cost=20 + size_of(indices) * 2)
 
 
@@ -128,6 +137,8 @@ def lower_nonzero(ctx: Context, node: Node) -> None:
     """One call on one thread."""
     (x,) = _operands(node)
     out, counts = node.outputs
+    if x.rank > MAX_RANK:
+        raise LoweringError(f"nonzero: the rank must be at most {MAX_RANK}, got {x.rank}")
     ctx.call(f"nonzero.{x.dtype}", [ctx.read(x), ctx.write(out), ctx.write(counts)], {"shape": shape_of(x)},
              extent=1, cost=20 + size_of(x) * 3)
 

@@ -55,7 +55,7 @@ def lower_pad(ctx: Context, node: Node) -> None:
     right: list[int] = []
     for d, b, a in zip(shape, before, after, strict=True):
         b, a = max(b, 0), max(a, 0)
-        if dims and not (a or b) and (constant or not (left[-1] or right[-1])):
+        if dims and not (a or b) and (d == 1 or constant or not (left[-1] or right[-1])):
             dims[-1], left[-1], right[-1] = dims[-1] * d, left[-1] * d, right[-1] * d
         else:
             dims.append(d)

@@ -359,6 +359,24 @@ def dynamic_quantize_linear(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> tuple[Value, Value, Value]: ...
+def dynamic_quantize_lstm(
+    x: Operand,
+    w: Operand,
+    r: Operand,
+    w_scale: Operand,
+    r_scale: Operand,
+    w_zero: Operand | None = None,
+    r_zero: Operand | None = None,
+    b: Operand | None = None,
+    sequence_lens: Operand | None = None,
+    initial_h: Operand | None = None,
+    initial_c: Operand | None = None,
+    /,
+    *,
+    direction: Literal['forward', 'reverse', 'bidirectional'] = 'forward',
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value, Value]: ...
 def elu(
     x: Operand,
     /,
