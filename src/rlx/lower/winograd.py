@@ -6,7 +6,7 @@ from rlx.lower import gemm
 from rlx.lower.gemm import ConvShape, Plan, Step
 from rlx.runtime.link import AttrValue
 
-_MOST_BYTES = 640 * 1024  # transformed inputs and products of a task
+_MOST_BYTES = 400 * 1024  # transformed inputs and products of a task
 
 
 def all_tiles(s: ConvShape) -> int:

@@ -11,8 +11,8 @@ from rlx.ops.conv import geometry
 
 # Measured: below these the transforms cost what they save.
 _FEWEST_CHANNELS = 32
-_FEWEST_PRODUCTS = 32 * 64  # input times output channels
-_FEWEST_TILES = 16  # of 2x2 outputs
+_FEWEST_PRODUCTS = 32 * 32  # input times output channels
+_FEWEST_TILES = 32  # of 2x2 outputs
 
 
 def use_winograd(graph: Graph) -> Graph:
