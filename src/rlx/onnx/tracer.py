@@ -8,6 +8,7 @@ An outcome that has not been met before makes the walk start over: steps that th
 run has already done are skipped, so that only what follows is new.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from rlx.onnx.block import Block, NodeDef
 from rlx.onnx.context import NodeContext
 from rlx.onnx.functions import definition, with_attributes
 from rlx.onnx.steps import Finish, Guard, Host, Key, Segment, Slot, Step, fetch, is_tensor
-from rlx.onnx.tracing import PROBE_ELEMENTS, TraceGraph, transplant
+from rlx.onnx.tracing import GUARD_ELEMENTS, TraceGraph, element_count, transplant
 
 if TYPE_CHECKING:
     from rlx.onnx.core import Core
@@ -228,7 +229,7 @@ class Tracer:
             parts = [self.peek(i) for i in item]
             return None if any(p is None for p in parts) else parts
         if isinstance(item, Slot):
-            small = item.shape is None or np.prod(item.shape, dtype=object) <= PROBE_ELEMENTS
+            small = item.shape is None or math.prod(item.shape) <= GUARD_ELEMENTS
             return self._guard([item.key])[0] if small or item.key in self.known else None
         if isinstance(item, Value):
             if item.array is not None:
@@ -240,6 +241,8 @@ class Tracer:
                 return None
             keys = {p: k for k, p in self.ports.items()}
             if item.graph is not self.graph or any(v not in keys for v in leaves):
+                return None
+            if any(element_count(v) > GUARD_ELEMENTS and keys[v] not in self.known for v in leaves):
                 return None
             ordered = sorted(leaves, key=lambda v: (keys[v][0], keys[v][1] or 0))
             arrays = self._guard([keys[v] for v in ordered])

@@ -13,6 +13,8 @@ FOLD_ELEMENTS = 4096
 # Limits of what is evaluated on the host to learn a shape or a predicate.
 PROBE_NODES = 256
 PROBE_ELEMENTS = 4096
+# Inputs of up to this many elements (shapes, flags, scales) may become part of the key of a plan; larger ones are data.
+GUARD_ELEMENTS = 64
 
 
 def element_count(value: Value) -> int:
