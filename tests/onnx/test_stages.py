@@ -267,3 +267,43 @@ def test_errors_inside_stages_name_the_node() -> None:
     with pytest.raises(rlx.RlxError, match=r"node 'bad' \(Reshape\)"):
         m.run({"x": np.zeros(6, F), "s": np.int64([4])})
     assert m.run({"x": np.zeros(6, F), "s": np.int64([2, 3])})["y"].shape == (2, 3)
+
+
+@pytest.mark.parametrize("trips", [0, 3, 100])
+@pytest.mark.parametrize("grows", [False, True])
+def test_state_that_a_loop_hands_on_unchanged_stays_a_weight(trips: int, grows: bool) -> None:
+    step = [
+        node("MatMul", ["s_in", "w_in"], ["h"]),
+        node("Tanh", ["h"], ["s_out"]),
+        node("Identity", ["w_in"], ["w_out"]),
+    ]
+    outs = ["go_out", "s_out", "w_out"]
+    formal = {"i": np.int64(0), "go": np.asarray(True), "s_in": np.zeros((1, 3), F), "w_in": np.zeros((3, 3), F)}
+    if grows:
+        step[1] = node("Concat", ["s_in", "h"], ["s_out"], axis=0)
+    body = graph([*step, node("Identity", ["go"], ["go_out"])], formal, outs)
+    w = np.float32([[0.5, 0.1, 0], [0, 0.25, 0.3], [0.1, 0, 0.5]])
+    m = model(
+        [node("Loop", ["m", "", "s", "w"], ["y", "w_end"], body=body)],
+        {"s": F([[1, 2, 3]]), "m": np.int64(0)},
+        ["y", "w_end"],
+        {"w": w},
+    )
+    want = F([[1, 2, 3]])
+    for _ in range(min(trips, 4) if grows else trips):
+        want = np.concatenate([want, want @ w]) if grows else np.tanh(want @ w)
+    outs_ = m.run({"s": F([[1, 2, 3]]), "m": np.int64(min(trips, 4) if grows else trips)})
+    np.testing.assert_allclose(outs_["y"], want, rtol=1e-5)
+    np.testing.assert_array_equal(outs_["w_end"], w)
+
+
+def test_trip_counts_from_an_input_do_not_import_again() -> None:
+    m = model(
+        [node("Loop", ["m", "", "s"], ["y"], body=counting(scan=False))],
+        {"x": F([1, 2]), "s": F([0, 0]), "m": np.int64(1)},
+        ["y"],
+    )
+    for trips in (5, 9, 0, 300):
+        got = m.run({"x": F([1, 2]), "s": F([0, 0]), "m": np.int64(trips)})["y"]
+        np.testing.assert_allclose(got, F([1, 2]) * trips)
+    assert m.memory_report().variants == 1

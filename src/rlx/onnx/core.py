@@ -127,8 +127,11 @@ class Core:
 
     def settle(self, root: Step) -> None:
         """Give back what importing and compiling left over."""
-        largest = max((s.variant.compiled for s in self.segments() if isinstance(s, Segment)),
-                      key=lambda c: len(c.program.nodes), default=None)
+        largest = max(
+            (s.variant.compiled for s in self.segments() if isinstance(s, Segment)),
+            key=lambda c: len(c.program.nodes),
+            default=None,
+        )
         if largest is not None:
             settle(largest)
 
@@ -163,4 +166,3 @@ class Core:
                 found.append(step)
             stack += step.children.values()
         return found
-

@@ -8,6 +8,7 @@ calls the body as a model of its own.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def _complete(n: NodeContext, bodies: Sequence[TraceGraph], captures: dict[Any, 
 
 
 def _unrolled(
-    n: NodeContext, body: Block, trips: int, state: list[Any], slices: Any = None
+    n: NodeContext, body: Block, scope: Scope, trips: int, state: list[Any]
 ) -> tuple[list[Any], list[list[Any]]]:
     """Emit the body `trips` times. The state lives in a scope, so that cuts may happen."""
     rows: list[list[Any]] = []
@@ -92,7 +93,7 @@ def _unrolled(
         items = dict(zip(body.inputs[2 : 2 + k], (holder.items[f"s{i}"] for i in range(k)), strict=True))
         items[body.inputs[0]] = np.asarray(t, np.int64)
         items[body.inputs[1]] = np.asarray(True)
-        outs = n.tracer.inline(body, n.scope, items)
+        outs = n.tracer.inline(body, scope, items)
         for i in range(k):
             holder.items[f"s{i}"] = outs[1 + i]
         for i, row in enumerate(outs[1 + k :]):
@@ -105,10 +106,8 @@ def _unrolled(
 
 def _always_on(body: Block) -> bool:
     """Whether the body's condition is plainly its own condition input, or a constant true."""
-    name = body.outputs[0] if body.outputs else ""
+    name = _source(body, body.outputs[0]) if body.outputs else ""
     by_output = {o: node for node in body.nodes for o in node.outputs}
-    while name in by_output and by_output[name].op == "Identity":
-        name = by_output[name].inputs[0]
     if len(body.inputs) > 1 and name == body.inputs[1]:
         return True
     if name in body.initialisers:
@@ -126,6 +125,30 @@ def stack_rows(n: NodeContext, rows: list[Any]) -> Any:
     return ops.concat(*(ops.unsqueeze(v, axes=(0,)) for v in values), axis=0)
 
 
+def _source(body: Block, name: str) -> str:
+    """Where a value of the body comes from, through Identity."""
+    by_output = {o: node for node in body.nodes for o in node.outputs if o}
+    while name in by_output and by_output[name].op == "Identity":
+        name = by_output[name].inputs[0]
+    return name
+
+
+def _without_invariants(n: NodeContext, body: Block, items: list[Any]) -> tuple[Block, Scope, list[int]]:
+    """The body with state that it hands on unchanged as captured values, a scope for these, and what is left."""
+    k = len(items)
+    fixed = [i for i in range(k) if _source(body, body.outputs[1 + i]) == body.inputs[2 + i]]
+    scope = Scope(n.scope, {body.inputs[2 + i]: items[i] for i in fixed})
+    left = [i for i in range(k) if i not in fixed]
+    smaller = replace(
+        body,
+        inputs=(*body.inputs[:2], *(body.inputs[2 + i] for i in left)),
+        outputs=(body.outputs[0], *(body.outputs[1 + i] for i in left), *body.outputs[1 + k :]),
+        captures=body.captures | {body.inputs[2 + i] for i in fixed},
+        declared=(*body.declared[:1], *(body.declared[1 + i] for i in left), *body.declared[1 + k :]),
+    )
+    return smaller, scope, left
+
+
 @onnx_op("Loop")
 def _loop(n: NodeContext) -> Any:
     body = n.block("body")
@@ -135,18 +158,39 @@ def _loop(n: NodeContext) -> Any:
             f"the body must have {k + 2} inputs and at least {k + 1} outputs, "
             f"got {len(body.inputs)} and {len(body.outputs)}"
         )
-    trips = n.peek(0) if n.has(0) else None
-    go = n.peek(1) if n.has(1) else np.asarray(True)
-    if go is not None and not _truth(go):
-        trips = np.asarray(0)
-    count = int(np.asarray(trips).reshape(-1)[0]) if trips is not None else None
-    always = go is not None and _always_on(body)
-    size = _size(body)
-    if always and count is not None and 0 < count <= UNROLL_TRIPS and count * size <= UNROLL_NODES:
-        state, rows = _unrolled(n, body, count, [n.item(2 + i) for i in range(k)])
-        return (*state, *(stack_rows(n, r) for r in rows))
-    found = _ir_loop(n, body, k, count, go is not None)
-    return _host_loop(n, body, k) if found is None else found
+    items = [n.item(2 + i) for i in range(k)]
+    body, scope, left = _without_invariants(n, body, items)
+    n.tracer.scopes.append(scope)
+    results = _run_loop(n, body, scope, [items[i] for i in left])
+    n.tracer.scopes.pop()
+    state: list[Any] = list(items)
+    for i, result in zip(left, results, strict=False):
+        state[i] = result
+    fixed = [i for i in range(k) if i not in left]
+    for i in fixed:  # a cut may have moved them
+        state[i] = scope.items[n.block("body").inputs[2 + i]]
+    return (*state, *results[len(left) :])
+
+
+def _run_loop(n: NodeContext, body: Block, scope: Scope, state: list[Any]) -> list[Any]:
+    stacked = len(body.outputs) - 1 - len(state)
+    trips = n.item(0) if n.has(0) else None
+    go = n.item(1) if n.has(1) else np.asarray(True)
+    known = trips is not None and (n.tracer.is_constant(trips) or stacked > 0)
+    count = n.tracer.peek(trips) if known else None
+    on = _truth(n.tracer.peek(go)) if n.tracer.is_constant(go) else None
+    number = 0 if on is False else int(np.asarray(count).reshape(-1)[0]) if count is not None else None
+    if (
+        on
+        and number is not None
+        and 0 < number <= UNROLL_TRIPS
+        and number * _size(body) <= UNROLL_NODES
+        and _always_on(body)
+    ):
+        state, rows = _unrolled(n, body, scope, number, state)
+        return [*state, *(stack_rows(n, r) for r in rows)]
+    found = _ir_loop(n, body, scope, state, number, on is True)
+    return _host_loop(n, body, scope, state) if found is None else found
 
 
 def _size(body: Block) -> int:
@@ -163,16 +207,17 @@ def _tensor_type(n: NodeContext, item: Any) -> TensorType | None:
     return None
 
 
-def _ir_loop(n: NodeContext, body: Block, k: int, count: int | None, on: bool) -> Any:
+def _ir_loop(n: NodeContext, body: Block, scope: Scope, state: list[Any], count: int | None, on: bool) -> Any:
     """The loop as an op of the IR, None when the body does not fit."""
-    types = [_tensor_type(n, n.item(2 + i)) for i in range(k)]
+    types = [_tensor_type(n, item) for item in state]
+    k = len(state)
     if any(t is None for t in types) or count == 0:
         return None
     stacked = len(body.outputs) - 1 - k
     formal = {body.inputs[0]: I64_SCALAR, **dict(zip(body.inputs[2:], types, strict=True))}
     captures: dict[Any, Any] = {}
     try:
-        inner = n.tracer.subgraph(body, n.scope, formal, captures, {body.inputs[1]: np.asarray(True)})
+        inner = n.tracer.subgraph(body, scope, formal, captures, {body.inputs[1]: np.asarray(True)})
         outs = list(inner.outputs.values())
         certain = outs[0].array is not None and bool(outs[0].array.all()) and on
         if stacked and not (certain and count is not None and count < 1 << 24):
@@ -187,7 +232,7 @@ def _ir_loop(n: NodeContext, body: Block, k: int, count: int | None, on: bool) -
         results = ops.loop(
             trips,
             start,
-            *(n.x(2 + i) for i in range(k)),
+            *(n.tracer.value(item) for item in state),
             *operands,
             body=inner,
             n_carried=k,
@@ -196,11 +241,10 @@ def _ir_loop(n: NodeContext, body: Block, k: int, count: int | None, on: bool) -
         )
     except (NotStaticError, GraphError):
         return None
-    results = results if isinstance(results, tuple) else (results,)
-    return results[:-1]
+    return list(results[:-1]) if isinstance(results, tuple) else []
 
 
-def _body_core(n: NodeContext, body: Block) -> tuple[Any, list[Any]]:
+def _body_core(n: NodeContext, body: Block, scope: Scope) -> tuple[Any, list[Any]]:
     """The body as a model of its own, and the captured run-time items that it takes after its inputs."""
     from rlx.onnx.core import Core
 
@@ -208,7 +252,7 @@ def _body_core(n: NodeContext, body: Block) -> tuple[Any, list[Any]]:
     names: list[str] = []
     items: list[Any] = []
     for name in sorted(body.captures):
-        found = n.scope.find(name)
+        found = scope.find(name)
         if found is None:
             raise FormatError(f"the body reads {name!r}, which is not defined")
         item = found[name]
@@ -221,28 +265,28 @@ def _body_core(n: NodeContext, body: Block) -> tuple[Any, list[Any]]:
     return core, items
 
 
-def _host_loop(n: NodeContext, body: Block, k: int) -> Any:
-    core, captured = _body_core(n, body)
-    declared = body.empty_stack
+def _host_loop(n: NodeContext, body: Block, scope: Scope, state: list[Any]) -> list[Any]:
+    core, captured = _body_core(n, body, scope)
+    k = len(state)
 
     def run(trips: Any, go: Any, *rest: Any) -> Any:
-        state, outer = list(rest[:k]), rest[k:]
+        held, outer = list(rest[:k]), rest[k:]
         limit = 1 << 62 if trips is None else int(np.asarray(trips).reshape(-1)[0])
         on = True if go is None else _truth(go)
         rows: list[list[Any]] = [[] for _ in range(len(body.outputs) - 1 - k)]
         i = 0
         while on and i < limit:
-            outs = core.run([np.asarray(i, np.int64), np.asarray(True), *state, *outer])
+            outs = core.run([np.asarray(i, np.int64), np.asarray(True), *held, *outer])
             on = _truth(outs[0])
-            state = outs[1 : 1 + k]
+            held = outs[1 : 1 + k]
             for row, value in zip(rows, outs[1 + k :], strict=True):
                 row.append(value)
             i += 1
-        stacks = [np.stack(r) if r else declared(1 + k + j) for j, r in enumerate(rows)]
-        return (*state, *stacks)
+        stacks = [np.stack(r) if r else body.empty_stack(1 + k + j) for j, r in enumerate(rows)]
+        return (*held, *stacks)
 
-    results = n.host(run, [n.item(0), n.item(1), *(n.item(2 + i) for i in range(k)), *captured])
-    return results if isinstance(results, tuple) else (results,)
+    results = n.host(run, [n.item(0), n.item(1), *state, *captured])
+    return list(results) if isinstance(results, tuple) else [results]
 
 
 # -- Scan --------------------------------------------------------------------------------
@@ -290,7 +334,7 @@ def _run_scan(n: NodeContext, body: Block, state: list[Value], xs: list[Value]) 
         return list(results) if isinstance(results, tuple) else [results]
     except (NotStaticError, GraphError):
         pass
-    core, captured = _body_core(n, body)
+    core, captured = _body_core(n, body, n.scope)
 
     def run(*values: Any) -> Any:
         held, rows_in, outer = list(values[:k]), values[k : k + len(xs)], values[k + len(xs) :]

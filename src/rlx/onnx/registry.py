@@ -24,6 +24,7 @@ _MODULES = (
     "ops_random",
     "ops_vision",
     "ops_signal",
+    "ops_llm",
 )
 
 
