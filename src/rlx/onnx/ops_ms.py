@@ -323,7 +323,7 @@ def _dequantize(n: NodeContext) -> Any:
 
 @onnx_op("DynamicQuantizeLSTM", domain=MS)
 def _dynamic_quantize_lstm(n: NodeContext) -> Any:
-    """LSTM with int8 weights [D, I, 4H] and [D, H, 4H]; with options that no 8-bit kernel has, the weights are widened."""
+    """LSTM with int8 weights [D, I, 4H] and [D, H, 4H], widened for options that no 8-bit kernel has."""
     x, b, lens, h, c, p = n.x(0), n.opt(3), n.opt(4), n.opt(5), n.opt(6), n.opt(7)
 
     def weight(i: int, scale: int) -> Any:
