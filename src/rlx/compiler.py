@@ -52,7 +52,9 @@ def legalise(graph: Graph, backend: str = "cpu") -> None:
     bad: list[str] = []
     _collect_illegal(graph, bad)
     if bad:
-        raise LegalizeError(f"backend {backend!r} cannot run {len(bad)} node(s) of graph {graph.name!r}:\n" + "\n".join(bad))
+        raise LegalizeError(
+            f"backend {backend!r} cannot run {len(bad)} node(s) of graph {graph.name!r}:\n" + "\n".join(bad)
+        )
 
 
 def _collect_illegal(graph: Graph, bad: list[str]) -> None:

@@ -30,11 +30,20 @@ def test_channels_of_convolutions():
     def net(x, r):
         g = x.graph
         y = ops.relu(ops.conv(x, g.constant(array(6, 3, 3, 3)), pads=(1,) * 4))
-        parts = [ops.relu(ops.conv(y, g.constant(array(5, 6, 1, 1)), g.constant(array(5)))), ops.conv(y, g.constant(array(6, 1, 3, 3)), groups=6, pads=(1,) * 4),
-                 ops.conv(y, g.constant(array(4, 6, 3, 3)), pads=(1,) * 4) + r]
+        parts = [
+            ops.relu(ops.conv(y, g.constant(array(5, 6, 1, 1)), g.constant(array(5)))),
+            ops.conv(y, g.constant(array(6, 1, 3, 3)), groups=6, pads=(1,) * 4),
+            ops.conv(y, g.constant(array(4, 6, 3, 3)), pads=(1,) * 4) + r,
+        ]
         return ops.conv(ops.concat(*parts, axis=1), g.constant(array(3, 15, 1, 1)))
 
-    check(net, {"strided.b4": 3, "conv.f32@nhwc": 2, "matmul.f32": 2, "conv_depthwise.f32@nhwc": 1}, 1e-4, x=array(2, 3, 5, 7), r=array(2, 4, 5, 7))
+    check(
+        net,
+        {"strided.b4": 3, "conv.f32@nhwc": 2, "matmul.f32": 2, "conv_depthwise.f32@nhwc": 1},
+        1e-4,
+        x=array(2, 3, 5, 7),
+        r=array(2, 4, 5, 7),
+    )
 
 
 def test_rows_and_columns_of_products():

@@ -291,7 +291,9 @@ class Graph:
         self.nodes.append(node)
         return node.outputs
 
-    def _adopt(self, like: Node, inputs: tuple["Value | None", ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
+    def _adopt(
+        self, like: Node, inputs: tuple["Value | None", ...], types: tuple[TensorType, ...]
+    ) -> tuple[Value, ...]:
         """Append a node that is like one of another graph, whose rules have run already."""
         name = like.name if like.name not in self._names else self.unique_name(like.name)
         self._names.add(name)

@@ -40,12 +40,32 @@ def lower_attention(ctx: Context, node: Node) -> None:
         attrs |= dict(zip((f"{name}_b", f"{name}_h", f"{name}_q", f"{name}_k"), by_axis, strict=True))
     work = per_thread((d + dv + 68) * 32 * size)
     window = at["window"]
-    attrs |= {"causal": int(at["causal"]), "past": at["past"], "window": -1 if window is None else window, "lens_past": 0,
-              "block": _BLOCK, "ws": work, "scale": at["scale"], "softcap": at["softcap"], "empty": at["empty"]}
+    attrs |= {
+        "causal": int(at["causal"]),
+        "past": at["past"],
+        "window": -1 if window is None else window,
+        "lens_past": 0,
+        "block": _BLOCK,
+        "ws": work,
+        "scale": at["scale"],
+        "softcap": at["softcap"],
+        "empty": at["empty"],
+    }
     ctx.call(
         f"attention.{dtype}",
-        [*reads, ctx.maybe(mask) if plain else None, None if plain else ctx.maybe(mask), ctx.maybe(lens), ctx.write(out), ctx.work(work)],
-        attrs, extent=b * heads * -(-sq // _BLOCK), grain=1, cost=b * heads * sq * sk * (d + dv + 20) * 0.03 + 100)
+        [
+            *reads,
+            ctx.maybe(mask) if plain else None,
+            None if plain else ctx.maybe(mask),
+            ctx.maybe(lens),
+            ctx.write(out),
+            ctx.work(work),
+        ],
+        attrs,
+        extent=b * heads * -(-sq // _BLOCK),
+        grain=1,
+        cost=b * heads * sq * sk * (d + dv + 20) * 0.03 + 100,
+    )
 
 
 def _mask_strides(mask: Value | None, target: Sequence[int]) -> Sequence[int]:
@@ -73,8 +93,27 @@ def lower_rope(ctx: Context, node: Node) -> None:
     else:
         rows, t_b, past = table[0], 0, 0
         p = tuple(broadcast_strides(shape_of(positions), (b, s)))  # type: ignore[assignment]
-    attrs = {"batch": b, "seq": s, "heads": heads, "dim": d, "n_rot": 2 * half, "style": int(at["interleaved"]), "inverse": 0,
-             "rows": rows, "t_b": t_b, "t_s": half if positions is not None or table[1] > 1 else 0, "p_b": p[0], "p_s": p[1], "past": past}
+    attrs = {
+        "batch": b,
+        "seq": s,
+        "heads": heads,
+        "dim": d,
+        "n_rot": 2 * half,
+        "style": int(at["interleaved"]),
+        "inverse": 0,
+        "rows": rows,
+        "t_b": t_b,
+        "t_s": half if positions is not None or table[1] > 1 else 0,
+        "p_b": p[0],
+        "p_s": p[1],
+        "past": past,
+    }
     attrs |= {f"{v}_{k}": n for v in "xy" for k, n in strides.items()}
-    ctx.call(f"rope.{x.dtype}", [ctx.read(x), ctx.read(cos), ctx.read(sin), ctx.maybe(positions), ctx.write(out)], attrs,
-             extent=b * s * heads, grain=16, cost=size_of(x) * 0.5 + 50)
+    ctx.call(
+        f"rope.{x.dtype}",
+        [ctx.read(x), ctx.read(cos), ctx.read(sin), ctx.maybe(positions), ctx.write(out)],
+        attrs,
+        extent=b * s * heads,
+        grain=16,
+        cost=size_of(x) * 0.5 + 50,
+    )

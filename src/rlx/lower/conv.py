@@ -20,7 +20,13 @@ def channels_last_weights(shape: Sequence[int], dtype: DType) -> Transform | Non
     oc, c, taps = shape[0], shape[1], math.prod(shape[2:])
     if c == 1 or taps == 1 or oc * c * taps == 0:
         return None
-    attrs: dict[str, AttrValue] = {"shape": [oc, taps, c], "src": [c * taps, 1, taps], "dst": [taps * c, c, 1], "src_start": 0, "dst_start": 0}
+    attrs: dict[str, AttrValue] = {
+        "shape": [oc, taps, c],
+        "src": [c * taps, 1, taps],
+        "dst": [taps * c, c, 1],
+        "src_start": 0,
+        "dst_start": 0,
+    }
     return Transform(f"strided.b{dtype.itemsize}", attrs, oc * c * taps * dtype.itemsize, oc * taps,
                      ("ohwi", oc, c, taps, dtype.itemsize))
 
@@ -28,15 +34,26 @@ def channels_last_weights(shape: Sequence[int], dtype: DType) -> Transform | Non
 def depthwise_weights(shape: Sequence[int], dtype: DType) -> Transform:
     """[OC, 1, kernel...] to [kernel..., OC]."""
     oc, taps = shape[0], math.prod(shape[2:])
-    attrs: dict[str, AttrValue] = {"shape": [taps, oc], "src": [1, taps], "dst": [oc, 1], "src_start": 0, "dst_start": 0}
+    attrs: dict[str, AttrValue] = {
+        "shape": [taps, oc],
+        "src": [1, taps],
+        "dst": [oc, 1],
+        "src_start": 0,
+        "dst_start": 0,
+    }
     return Transform(f"strided.b{dtype.itemsize}", attrs, oc * taps * dtype.itemsize, taps, ("depthwise", oc, taps))
 
 
 def _transposed_weights(shape: Sequence[int], groups: int, dtype: DType) -> Transform:
     """[groups * C, OC, kernel...] to [groups * OC, kernel..., C]."""
     c, oc, taps = shape[0] // groups, shape[1], math.prod(shape[2:])
-    attrs: dict[str, AttrValue] = {"shape": [groups, oc, taps, c], "src": [c * oc * taps, taps, 1, oc * taps], "dst": [oc * taps * c, taps * c, c, 1],
-             "src_start": 0, "dst_start": 0}
+    attrs: dict[str, AttrValue] = {
+        "shape": [groups, oc, taps, c],
+        "src": [c * oc * taps, taps, 1, oc * taps],
+        "dst": [oc * taps * c, taps * c, c, 1],
+        "src_start": 0,
+        "dst_start": 0,
+    }
     return Transform(f"strided.b{dtype.itemsize}", attrs, groups * oc * taps * c * dtype.itemsize, groups * oc * taps,
                      ("transposed", groups, oc, c, taps))
 
@@ -89,17 +106,37 @@ def lower_conv_nhwc(ctx: Context, node: Node) -> None:
               node.attrs["epilogue"], row)
 
 
-def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: Value, b: Value | None, out: Operand,
-              out_shape: Sequence[int], extras: Sequence[Value], epilogue: Sequence[object], row: int | None = None) -> None:
+def _convolve(
+    ctx: Context,
+    node: Node,
+    x: Operand,
+    x_shape: Sequence[int],
+    w: Value,
+    b: Value | None,
+    out: Operand,
+    out_shape: Sequence[int],
+    extras: Sequence[Value],
+    epilogue: Sequence[object],
+    row: int | None = None,
+) -> None:
     dtype = w.dtype
     n = w.rank - 2
     weight = shape_of(w)
     at = geometry("conv", n, *(node.attrs[k] for k in ("strides", "pads", "dilations", "groups")))
     steps, operands, clamp, last = epilogue_steps(ctx, extras, epilogue, dtype, out_shape, 5)  # type: ignore[arg-type]
-    options: dict[str, Any] = {"dtype": dtype.name, "clamp": clamp, "steps": steps, "out_size": last.itemsize, "level": ctx.isa, "ldo": row}
+    options: dict[str, Any] = {
+        "dtype": dtype.name,
+        "clamp": clamp,
+        "steps": steps,
+        "out_size": last.itemsize,
+        "level": ctx.isa,
+        "ldo": row,
+    }
     where: dict[str, Any] = {"strides": at.strides, "dilations": at.dilations, "pads": at.pads, "groups": at.groups}
     if node.op.name.startswith("conv_transpose"):
-        shape = gemm.conv_transpose_shape(x_shape, weight[1] * at.groups, weight[2:], output_padding=node.attrs["output_padding"], **where)
+        shape = gemm.conv_transpose_shape(
+            x_shape, weight[1] * at.groups, weight[2:], output_padding=node.attrs["output_padding"], **where
+        )
         pack = gemm.plan_pack_conv_transpose(shape, dtype=dtype.name, level=ctx.isa)
         order: Transform | None = _transposed_weights(weight, at.groups, dtype)
         plan = gemm.plan_conv_transpose(shape, **options)
@@ -119,9 +156,18 @@ def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: V
         kernel = packed(ctx, w, order)
     else:
         size = at.groups * gemm.packed_bytes(shape.depth, shape.oc, dtype.name, ctx.isa)
-        kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, size, pack.extent,
-                                          (pack.kernel, ctx.isa, weight, at.groups, at.strides, at.dilations, at.pads, pack.attrs.get("merge")),
-                                          first=order))
+        kernel = packed(
+            ctx,
+            w,
+            Transform(
+                pack.kernel,
+                pack.attrs,
+                size,
+                pack.extent,
+                (pack.kernel, ctx.isa, weight, at.groups, at.strides, at.dilations, at.pads, pack.attrs.get("merge")),
+                first=order,
+            ),
+        )
     nbytes = math.prod(x_shape) * dtype.itemsize
     work = ctx.work(plan.workspace) if plan.workspace else None
     ctx.call(plan.kernel, [ctx.read(x, nbytes), ctx.read(kernel), ctx.write(out, reach(out_shape, row) * last.itemsize),
@@ -129,8 +175,19 @@ def _convolve(ctx: Context, node: Node, x: Operand, x_shape: Sequence[int], w: V
              plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)
 
 
-def _winograd(ctx: Context, x: Operand, shape: gemm.ConvShape, w: Value, b: Value | None, out: Operand, clamp: tuple[float, float] | None,
-              steps: Sequence[gemm.Step], operands: Sequence[Arg | None], row: int | None, nbytes: int) -> None:
+def _winograd(
+    ctx: Context,
+    x: Operand,
+    shape: gemm.ConvShape,
+    w: Value,
+    b: Value | None,
+    out: Operand,
+    clamp: tuple[float, float] | None,
+    steps: Sequence[gemm.Step],
+    operands: Sequence[Arg | None],
+    row: int | None,
+    nbytes: int,
+) -> None:
     """3x3 with stride 1 by transforms; the weights are transformed and packed ahead."""
     c, oc = shape.c, shape.oc
     transformed = Transform("winograd_weights.f32", {"C": c, "OC": oc}, 64 * c * oc, oc, ("winograd_weights", c, oc))
@@ -139,5 +196,18 @@ def _winograd(ctx: Context, x: Operand, shape: gemm.ConvShape, w: Value, b: Valu
                                       ("winograd", ctx.isa, c, oc), first=transformed))
     plan = winograd.plan_conv(shape, ldo=row, clamp=clamp, steps=steps, level=ctx.isa)
     size = shape.batch * math.prod(shape.in_) * c * 4
-    ctx.call(plan.kernel, [ctx.read(x, size), ctx.read(kernel), ctx.write(out, nbytes), ctx.maybe(b), ctx.work(plan.workspace), *operands],
-             plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)
+    ctx.call(
+        plan.kernel,
+        [
+            ctx.read(x, size),
+            ctx.read(kernel),
+            ctx.write(out, nbytes),
+            ctx.maybe(b),
+            ctx.work(plan.workspace),
+            *operands,
+        ],
+        plan.attrs,
+        extent=plan.extent,
+        grain=plan.grain,
+        cost=plan.cost,
+    )

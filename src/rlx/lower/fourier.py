@@ -30,10 +30,24 @@ def lower_fourier(ctx: Context, node: Node) -> None:
     rows = math.prod(shape_of(x)[:-1])
     work = per_thread(plan.workspace)
     have = shape_of(x)[-1]
-    ctx.call(f"{kind}.{out.dtype if kind != 'rfft' else x.dtype}", [ctx.read(x), ctx.read(table), ctx.write(out), ctx.work(work)],
-             {"rows": rows, "have": have, "x_s": have, "y_s": shape_of(out)[-1], "inverse": int(at["inverse"]), "group": plan.group,
-              "ws": work, "scale": at["scale"], "plan": list(plan.words)},
-             extent=plan.extent(rows), grain=1, cost=_cost(rows, n))
+    ctx.call(
+        f"{kind}.{out.dtype if kind != 'rfft' else x.dtype}",
+        [ctx.read(x), ctx.read(table), ctx.write(out), ctx.work(work)],
+        {
+            "rows": rows,
+            "have": have,
+            "x_s": have,
+            "y_s": shape_of(out)[-1],
+            "inverse": int(at["inverse"]),
+            "group": plan.group,
+            "ws": work,
+            "scale": at["scale"],
+            "plan": list(plan.words),
+        },
+        extent=plan.extent(rows),
+        grain=1,
+        cost=_cost(rows, n),
+    )
 
 
 @lowering("stft_planned")
@@ -45,10 +59,24 @@ def lower_stft(ctx: Context, node: Node) -> None:
     batch, frames, _ = shape_of(out)
     plan = _plan(x, at["n"], True)
     work = per_thread(plan.workspace)
-    ctx.call(f"stft.{x.dtype}", [ctx.read(x), ctx.maybe(window), ctx.read(table), ctx.write(out), ctx.work(work)],
-             {"batch": batch, "frames": frames, "hop": at["hop"], "x_b": shape_of(x)[1], "onesided": int(at["onesided"]),
-              "group": plan.group, "ws": work, "scale": 1.0, "plan": list(plan.words)},
-             extent=plan.extent(batch * frames), grain=1, cost=_cost(batch * frames, at["n"]))
+    ctx.call(
+        f"stft.{x.dtype}",
+        [ctx.read(x), ctx.maybe(window), ctx.read(table), ctx.write(out), ctx.work(work)],
+        {
+            "batch": batch,
+            "frames": frames,
+            "hop": at["hop"],
+            "x_b": shape_of(x)[1],
+            "onesided": int(at["onesided"]),
+            "group": plan.group,
+            "ws": work,
+            "scale": 1.0,
+            "plan": list(plan.words),
+        },
+        extent=plan.extent(batch * frames),
+        grain=1,
+        cost=_cost(batch * frames, at["n"]),
+    )
 
 
 @lowering("view_as_real", "view_as_complex")

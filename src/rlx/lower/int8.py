@@ -15,7 +15,12 @@ from rlx.lower.program import Arg, Operand, Transform
 from rlx.ops.conv import geometry
 from rlx.ops.int8 import bounds
 
-_OUT = {dtypes.i32: gemm_int8.OUT_I32, dtypes.f32: gemm_int8.OUT_F32, dtypes.u8: gemm_int8.OUT_U8, dtypes.i8: gemm_int8.OUT_I8}
+_OUT = {
+    dtypes.i32: gemm_int8.OUT_I32,
+    dtypes.f32: gemm_int8.OUT_F32,
+    dtypes.u8: gemm_int8.OUT_U8,
+    dtypes.i8: gemm_int8.OUT_I8,
+}
 _FIRST_EXTRA = 9
 
 
@@ -34,15 +39,33 @@ def _quant(node: Node, values: Sequence[Value | None]) -> gemm_int8.Quant:
     assert a is not None and b is not None
     out: DType = node.attrs["out"]
     lo, hi = bounds(out, node.attrs["lo"], node.attrs["hi"]) if out.itemsize == 1 else (None, None)
-    return gemm_int8.Quant(a.dtype.kind == "i", b.dtype.kind == "i", _count(a_zero), _count(b_zero), _count(scale), _OUT[out], lo, hi)
+    return gemm_int8.Quant(
+        a.dtype.kind == "i", b.dtype.kind == "i", _count(a_zero), _count(b_zero), _count(scale), _OUT[out], lo, hi
+    )
 
 
 def _emit(ctx: Context, node: Node, plan: gemm.Plan, a: Arg, b: Operand, out: Arg, values: Sequence[Value | None],
           operands: Sequence[Arg | None]) -> None:
     _, _, bias, a_zero, b_zero, scale, out_zero = values
-    ctx.call(plan.kernel, [a, ctx.read(b), out, ctx.maybe(bias), ctx.work(plan.workspace), ctx.maybe(a_zero), ctx.maybe(b_zero),
-                           ctx.maybe(scale), ctx.maybe(out_zero), *operands],
-             plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)
+    ctx.call(
+        plan.kernel,
+        [
+            a,
+            ctx.read(b),
+            out,
+            ctx.maybe(bias),
+            ctx.work(plan.workspace),
+            ctx.maybe(a_zero),
+            ctx.maybe(b_zero),
+            ctx.maybe(scale),
+            ctx.maybe(out_zero),
+            *operands,
+        ],
+        plan.attrs,
+        extent=plan.extent,
+        grain=plan.grain,
+        cost=plan.cost,
+    )
 
 
 @lowering("int8_matmul")
@@ -68,7 +91,9 @@ def lower_int8_matmul(ctx: Context, node: Node) -> None:
         m *= math.prod(left[:-2])
     else:
         batch = _batch(left, right, stride, n)
-    steps, operands, _, _ = epilogue_steps(ctx, extras, node.attrs["epilogue"], node.attrs["out"], shape_of(out), _FIRST_EXTRA, clamps=False)
+    steps, operands, _, _ = epilogue_steps(
+        ctx, extras, node.attrs["epilogue"], node.attrs["out"], shape_of(out), _FIRST_EXTRA, clamps=False
+    )
     plan = gemm_int8.plan_matmul(m, n, k, _quant(node, values), batch=batch, steps=steps, level=ctx.isa)
     _emit(ctx, node, plan, ctx.read(a), place, ctx.write(out), values, operands)
 
@@ -113,22 +138,45 @@ def lower_int8_conv_nhwc(ctx: Context, node: Node) -> None:
     _convolve(ctx, node, values, ctx.operand(x), shape_of(x), place, shape_of(out), extras, row)
 
 
-def _convolve(ctx: Context, node: Node, values: Sequence[Value | None], x: Operand, x_shape: Sequence[int], out: Operand,
-              out_shape: Sequence[int], extras: Sequence[Value], row: int | None = None) -> None:
+def _convolve(
+    ctx: Context,
+    node: Node,
+    values: Sequence[Value | None],
+    x: Operand,
+    x_shape: Sequence[int],
+    out: Operand,
+    out_shape: Sequence[int],
+    extras: Sequence[Value],
+    row: int | None = None,
+) -> None:
     w = values[1]
     assert w is not None
     weight, signed = shape_of(w), w.dtype.kind == "i"
     at = geometry("conv", w.rank - 2, *(node.attrs[k] for k in ("strides", "pads", "dilations", "groups")))
-    shape = gemm.conv_shape(x_shape, weight[0], weight[2:], strides=at.strides, dilations=at.dilations, pads=at.pads, groups=at.groups)
+    shape = gemm.conv_shape(
+        x_shape, weight[0], weight[2:], strides=at.strides, dilations=at.dilations, pads=at.pads, groups=at.groups
+    )
     if gemm_int8.depthwise_fits(shape):
         kernel, plan_for = packed(ctx, w, depthwise_weights(weight, w.dtype)), gemm_int8.plan_depthwise
     else:
         pack = gemm_int8.plan_pack_conv(shape, signed=signed, level=ctx.isa)
         size = at.groups * gemm_int8.packed_bytes(shape.depth, shape.oc, ctx.isa)
-        kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, size, pack.extent, ("pack_int8_conv", ctx.isa, weight, at.groups, signed),
-                                          first=channels_last_weights(weight, w.dtype)))
+        kernel = packed(
+            ctx,
+            w,
+            Transform(
+                pack.kernel,
+                pack.attrs,
+                size,
+                pack.extent,
+                ("pack_int8_conv", ctx.isa, weight, at.groups, signed),
+                first=channels_last_weights(weight, w.dtype),
+            ),
+        )
         plan_for = gemm_int8.plan_conv
-    steps, operands, _, _ = epilogue_steps(ctx, extras, node.attrs["epilogue"], node.attrs["out"], out_shape, _FIRST_EXTRA, clamps=False)
+    steps, operands, _, _ = epilogue_steps(
+        ctx, extras, node.attrs["epilogue"], node.attrs["out"], out_shape, _FIRST_EXTRA, clamps=False
+    )
     plan = plan_for(shape, _quant(node, values), ldo=row, steps=steps, level=ctx.isa)
     nbytes = reach(out_shape, row) * node.outputs[0].dtype.itemsize
     _emit(ctx, node, plan, ctx.read(x, math.prod(x_shape)), kernel, ctx.write(out, nbytes), values, operands)

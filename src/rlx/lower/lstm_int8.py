@@ -22,14 +22,44 @@ def lower_lstm_int8(ctx: Context, node: Node) -> None:
     signed = int(r.dtype == dtypes.i8)
     depth = -(-hidden // _GROUP[isa]) * _GROUP[isa]
     nbytes = dirs * (-(-hidden // 16) * depth * 64 + 16 * hidden)
-    weights = packed(ctx, r, Transform("lstm_int8_pack", {"dirs": dirs, "hidden": hidden, "is_signed": signed}, nbytes, dirs,
-                                       ("lstm_int8", isa, dirs, hidden, signed)))
+    weights = packed(
+        ctx,
+        r,
+        Transform(
+            "lstm_int8_pack",
+            {"dirs": dirs, "hidden": hidden, "is_signed": signed},
+            nbytes,
+            dirs,
+            ("lstm_int8", isa, dirs, hidden, signed),
+        ),
+    )
     work = per_thread(2 * batch * hidden * 4 + depth * _TERM[isa])
     results = [ctx.write(v) if ctx.uses.get(v) else None for v in node.outputs]
     ctx.call(
         "lstm_int8.f32",
-        [ctx.read(z), ctx.read(weights), ctx.read(scale), ctx.maybe(zero), ctx.maybe(lens), ctx.maybe(h0), ctx.maybe(c0), *results, ctx.work(work)],
-        {"dirs": dirs, "seq": seq, "batch": batch, "hidden": hidden,
-         "reverse": ("forward", "reverse", "bidirectional").index(node.attrs["direction"]), "scale_n": size_of(scale) // dirs,
-         "zero_n": 0 if zero is None else size_of(zero) // dirs, "is_signed": signed, "work_stride": work},
-        extent=dirs, grain=1, cost=dirs * seq * batch * hidden * (hidden * 0.06 + 10) + 100)
+        [
+            ctx.read(z),
+            ctx.read(weights),
+            ctx.read(scale),
+            ctx.maybe(zero),
+            ctx.maybe(lens),
+            ctx.maybe(h0),
+            ctx.maybe(c0),
+            *results,
+            ctx.work(work),
+        ],
+        {
+            "dirs": dirs,
+            "seq": seq,
+            "batch": batch,
+            "hidden": hidden,
+            "reverse": ("forward", "reverse", "bidirectional").index(node.attrs["direction"]),
+            "scale_n": size_of(scale) // dirs,
+            "zero_n": 0 if zero is None else size_of(zero) // dirs,
+            "is_signed": signed,
+            "work_stride": work,
+        },
+        extent=dirs,
+        grain=1,
+        cost=dirs * seq * batch * hidden * (hidden * 0.06 + 10) + 100,
+    )

@@ -173,7 +173,9 @@ def _product(
     if dtype not in BLOCKED:
         _plain(ctx, a, b, out, m, n, k, (lda, trans_a), (ldb, trans_b), ldo, merged, dtype)
         return
-    steps, operands, clamp, last = epilogue_steps(ctx, extras, epilogue, dtype, out_shape, 5, permuted=perm_out is not None)
+    steps, operands, clamp, last = epilogue_steps(
+        ctx, extras, epilogue, dtype, out_shape, 5, permuted=perm_out is not None
+    )
     plan = gemm.plan_matmul(
         m, n, k, dtype=dtype.name, lda=lda, ldb=None if weight else ldb, ldo=ldo, trans_a=trans_a,
         trans_b=trans_b, packed=weight, batch=merged, clamp=clamp, steps=steps,
@@ -181,9 +183,21 @@ def _product(
     )
     work = ctx.work(plan.workspace) if plan.workspace else None
     read_b = ctx.read(b.place) if weight else ctx.read(b.place, _extent(b, size))
-    ctx.call(plan.kernel, [ctx.read(a.place, _extent(a, size)), read_b, ctx.write(target, rows_bytes(out, target, ctx)), ctx.maybe(bias), work,
-                           *operands],
-             plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)
+    ctx.call(
+        plan.kernel,
+        [
+            ctx.read(a.place, _extent(a, size)),
+            read_b,
+            ctx.write(target, rows_bytes(out, target, ctx)),
+            ctx.maybe(bias),
+            work,
+            *operands,
+        ],
+        plan.attrs,
+        extent=plan.extent,
+        grain=plan.grain,
+        cost=plan.cost,
+    )
 
 
 def _plain(
@@ -194,10 +208,24 @@ def _plain(
     (a_m, a_k), (b_k, b_n) = ((1, ld) if trans else (ld, 1) for ld, trans in (at_a, at_b))
     name = f"matmul_plain.{dtype.name if dtype.is_complex else f'b{dtype.itemsize}'}"
     rows = m * math.prod(d[0] for d in batch)
-    ctx.call(name, [ctx.read(a.place, _extent(a, dtype.itemsize)), ctx.read(b.place, _extent(b, dtype.itemsize)), ctx.write(out)],
-             {"M": m, "N": n, "K": k, "a_m": a_m, "a_k": a_k, "b_k": b_k, "b_n": b_n, "o_m": ldo,
-              "batch": [word for d in batch for word in d]},
-             extent=rows, grain=max(1, 16384 // max(1, n * k)), cost=rows * n * k * 0.15 + 50)
+    ctx.call(
+        name,
+        [ctx.read(a.place, _extent(a, dtype.itemsize)), ctx.read(b.place, _extent(b, dtype.itemsize)), ctx.write(out)],
+        {
+            "M": m,
+            "N": n,
+            "K": k,
+            "a_m": a_m,
+            "a_k": a_k,
+            "b_k": b_k,
+            "b_n": b_n,
+            "o_m": ldo,
+            "batch": [word for d in batch for word in d],
+        },
+        extent=rows,
+        grain=max(1, 16384 // max(1, n * k)),
+        cost=rows * n * k * 0.15 + 50,
+    )
 
 
 def rows_bytes(value: Value, place: Operand, ctx: Context) -> int:

@@ -119,7 +119,9 @@ def lower_slice(ctx: Context, node: Node) -> None:
         start += begin * strides[axis] if target[axis] else 0
         strides[axis] *= step
     place = ctx.operand(x)
-    if all(d == 1 or s == c for d, s, c in zip(target, strides, contiguous_strides(target), strict=True)) or not nbytes_of(out):
+    if all(
+        d == 1 or s == c for d, s, c in zip(target, strides, contiguous_strides(target), strict=True)
+    ) or not nbytes_of(out):
         ctx.alias(out, place.at(start * x.dtype.itemsize))
         return
     strided_copy(ctx, x.dtype.itemsize, target, place, strides, ctx.result(out),

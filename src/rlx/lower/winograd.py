@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rlx.lower import gemm
 from rlx.lower.gemm import ConvShape, Plan, Step
-from rlx.runtime.link import AttrValue
+from rlx.lower.program import AttrValue
 
 _MOST_BYTES = 400 * 1024  # transformed inputs and products of a task
 
@@ -40,9 +40,23 @@ def plan_conv(
     cost = 2 * macs / {"baseline": 10.0, "avx2": 50.0, "avx512": 100.0}[isa] + total * (s.c + s.oc) * 1.0
     lo, hi = clamp if clamp is not None else (0.0, 0.0)
     attrs: dict[str, AttrValue] = {
-        "batch": s.batch, "C": s.c, "OC": s.oc, "ldi": ldi if ldi is not None else s.c, "ldo": ldo if ldo is not None else s.oc,
-        "in_h": s.in_[1], "in_w": s.in_[2], "out_h": s.out[1], "out_w": s.out[2], "pad_h": s.pads[1], "pad_w": s.pads[2],
-        "tiles": tiles, "work_stride": work, "clamp": int(clamp is not None), "lo": lo, "hi": hi, "steps": gemm.encode_steps(steps),
+        "batch": s.batch,
+        "C": s.c,
+        "OC": s.oc,
+        "ldi": ldi if ldi is not None else s.c,
+        "ldo": ldo if ldo is not None else s.oc,
+        "in_h": s.in_[1],
+        "in_w": s.in_[2],
+        "out_h": s.out[1],
+        "out_w": s.out[2],
+        "pad_h": s.pads[1],
+        "pad_w": s.pads[2],
+        "tiles": tiles,
+        "work_stride": work,
+        "clamp": int(clamp is not None),
+        "lo": lo,
+        "hi": hi,
+        "steps": gemm.encode_steps(steps),
     }
     extent = -(-total // tiles)
     return Plan("conv_winograd.f32@nhwc", attrs, extent, 1 if extent > 1 else 0, work, int(cost) + 100)

@@ -176,15 +176,23 @@ def _infer_nhwc(x: TensorType, w: TensorType, b: TensorType | None = None, *extr
     return (epilogue_types("conv_nhwc", last(y), extras, epilogue),)
 
 
-def _nhwc(x: Array, w: Array, b: Array | None = None, *extras: Array, epilogue: Epilogue, winograd: bool, **at: Any) -> Array:
+def _nhwc(
+    x: Array, w: Array, b: Array | None = None, *extras: Array, epilogue: Epilogue, winograd: bool, **at: Any
+) -> Array:
     y = conv_reference(np.moveaxis(x, -1, 1), w, b, **at)
     return run_epilogue(np.moveaxis(y, 1, -1), extras, epilogue)
 
 
 conv_nhwc = OpDef(
-    "conv_nhwc", ("x", "w", "b?", "extras*"), _infer_nhwc, _nhwc,
+    "conv_nhwc",
+    ("x", "w", "b?", "extras*"),
+    _infer_nhwc,
+    _nhwc,
     "conv of x [N, spatial..., C], then elementwise steps on the tile; winograd: by transforms of 4x4 tiles.",
-    attrs=(*GEOMETRY, Attr("epilogue", "any", ()), Attr("winograd", "bool", False)), dtypes=FLOATS, tolerance=PRODUCT, internal=True,
+    attrs=(*GEOMETRY, Attr("epilogue", "any", ()), Attr("winograd", "bool", False)),
+    dtypes=FLOATS,
+    tolerance=PRODUCT,
+    internal=True,
 )
 
 

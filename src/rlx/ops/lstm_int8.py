@@ -28,16 +28,34 @@ def _check(op: str, hidden: Any, dirs: Any, pairs: Sequence[tuple[str, TensorTyp
             raise TypeRuleError(f"{op}: {name} must be [{dirs}] or [{dirs}, {4 * hidden}], got {t}")
 
 
-def _infer_steps(z: TensorType, r: TensorType, scale: TensorType, zero: TensorType | None = None, lens: TensorType | None = None,
-                 h0: TensorType | None = None, c0: TensorType | None = None, *, direction: str) -> tuple[TensorType, ...]:
+def _infer_steps(
+    z: TensorType,
+    r: TensorType,
+    scale: TensorType,
+    zero: TensorType | None = None,
+    lens: TensorType | None = None,
+    h0: TensorType | None = None,
+    c0: TensorType | None = None,
+    *,
+    direction: str,
+) -> tuple[TensorType, ...]:
     dirs, seq, batch, width = z.shape
     hidden = width // 4
     state = TensorType(f32, (dirs, batch, hidden))
     return (TensorType(f32, (seq, dirs, batch, hidden)), state, state)
 
 
-def _steps(z: Array, r: Array, scale: Array, zero: Array | None = None, lens: Array | None = None, h0: Array | None = None,
-           c0: Array | None = None, *, direction: str) -> tuple[Array, ...]:
+def _steps(
+    z: Array,
+    r: Array,
+    scale: Array,
+    zero: Array | None = None,
+    lens: Array | None = None,
+    h0: Array | None = None,
+    c0: Array | None = None,
+    *,
+    direction: str,
+) -> tuple[Array, ...]:
     dirs, seq, batch, width = z.shape
     hidden = width // 4
     y = np.zeros((seq, dirs, batch, hidden), np.float32)
@@ -69,9 +87,21 @@ lstm_int8_steps = OpDef(
 )
 
 
-def _infer(x: TensorType, w: TensorType, r: TensorType, w_scale: TensorType, r_scale: TensorType, w_zero: TensorType | None = None,
-           r_zero: TensorType | None = None, b: TensorType | None = None, lens: TensorType | None = None, h0: TensorType | None = None,
-           c0: TensorType | None = None, *, direction: str) -> tuple[TensorType, ...]:
+def _infer(
+    x: TensorType,
+    w: TensorType,
+    r: TensorType,
+    w_scale: TensorType,
+    r_scale: TensorType,
+    w_zero: TensorType | None = None,
+    r_zero: TensorType | None = None,
+    b: TensorType | None = None,
+    lens: TensorType | None = None,
+    h0: TensorType | None = None,
+    c0: TensorType | None = None,
+    *,
+    direction: str,
+) -> tuple[TensorType, ...]:
     op = "dynamic_quantize_lstm"
     require_dtype(op, x.dtype, (f32,), "x")
     for name, t in (("x", x), ("w", w), ("r", r)):
@@ -79,20 +109,48 @@ def _infer(x: TensorType, w: TensorType, r: TensorType, w_scale: TensorType, r_s
     require_dtype(op, w.dtype, SMALL, "w")
     require_dtype(op, r.dtype, SMALL, "r")
     dirs, hidden = 2 if direction == "bidirectional" else 1, r.shape[1]
-    for name, t, shape in (("w", w, (dirs, x.shape[2], 4 * hidden)), ("r", r, (dirs, hidden, 4 * hidden)), ("b", b, (dirs, 8 * hidden)),
-                           ("sequence_lens", lens, (x.shape[1],)), ("initial_h", h0, (dirs, x.shape[1], hidden)),
-                           ("initial_c", c0, (dirs, x.shape[1], hidden))):
-        if t is not None and t.shape != shape:
-            raise TypeRuleError(f"{op}: {name} must have shape {list(shape)}, got {t}")
-    _check(op, hidden, dirs, (("w_scale", w_scale, f32), ("r_scale", r_scale, f32), ("w_zero", w_zero, w.dtype), ("r_zero", r_zero, r.dtype)))
+    for name, given, shape in (
+        ("w", w, (dirs, x.shape[2], 4 * hidden)),
+        ("r", r, (dirs, hidden, 4 * hidden)),
+        ("b", b, (dirs, 8 * hidden)),
+        ("sequence_lens", lens, (x.shape[1],)),
+        ("initial_h", h0, (dirs, x.shape[1], hidden)),
+        ("initial_c", c0, (dirs, x.shape[1], hidden)),
+    ):
+        if given is not None and given.shape != shape:
+            raise TypeRuleError(f"{op}: {name} must have shape {list(shape)}, got {given}")
+    _check(
+        op,
+        hidden,
+        dirs,
+        (
+            ("w_scale", w_scale, f32),
+            ("r_scale", r_scale, f32),
+            ("w_zero", w_zero, w.dtype),
+            ("r_zero", r_zero, r.dtype),
+        ),
+    )
     if lens is not None and lens.dtype != dtypes.i32:
         raise TypeRuleError(f"{op}: sequence_lens type must be i32, got {lens.dtype}")
     state = TensorType(f32, (dirs, x.shape[1], hidden))
     return (TensorType(f32, (x.shape[0], dirs, x.shape[1], hidden)), state, state)
 
 
-def _lstm(x: Array, w: Array, r: Array, w_scale: Array, r_scale: Array, w_zero: Array | None = None, r_zero: Array | None = None,
-          b: Array | None = None, lens: Array | None = None, h0: Array | None = None, c0: Array | None = None, *, direction: str) -> tuple[Array, ...]:
+def _lstm(
+    x: Array,
+    w: Array,
+    r: Array,
+    w_scale: Array,
+    r_scale: Array,
+    w_zero: Array | None = None,
+    r_zero: Array | None = None,
+    b: Array | None = None,
+    lens: Array | None = None,
+    h0: Array | None = None,
+    c0: Array | None = None,
+    *,
+    direction: str,
+) -> tuple[Array, ...]:
     x = x.astype(np.float32)
     step, offset = dynamic_range(x)
     q = np.clip(np.rint(x / step) + offset, 0, 255).astype(np.int32) - int(offset)
@@ -106,8 +164,21 @@ def _lstm(x: Array, w: Array, r: Array, w_scale: Array, r_scale: Array, w_zero: 
     return _steps(z, r, r_scale, r_zero, lens, h0, c0, direction=direction)
 
 
-def _in_ops(x: Any, w: Any, r: Any, w_scale: Any, r_scale: Any, w_zero: Any = None, r_zero: Any = None, b: Any = None, lens: Any = None,
-            h0: Any = None, c0: Any = None, *, direction: str) -> Any:
+def _in_ops(
+    x: Any,
+    w: Any,
+    r: Any,
+    w_scale: Any,
+    r_scale: Any,
+    w_zero: Any = None,
+    r_zero: Any = None,
+    b: Any = None,
+    lens: Any = None,
+    h0: Any = None,
+    c0: Any = None,
+    *,
+    direction: str,
+) -> Any:
     from rlx import ops
     from rlx.ops.int8 import int8_matmul
 
@@ -129,7 +200,9 @@ def _in_ops(x: Any, w: Any, r: Any, w_scale: Any, r_scale: Any, w_zero: Any = No
         z = int8_matmul(q, part(w, d), None, offset, part(w_zero, d), step * part(w_scale, d), out=f32)
         if b is not None:
             both = part(b, d)
-            halves = [ops.slice(both, starts=(i * 4 * hidden,), stops=((i + 1) * 4 * hidden,), axes=(0,)) for i in range(2)]
+            halves = [
+                ops.slice(both, starts=(i * 4 * hidden,), stops=((i + 1) * 4 * hidden,), axes=(0,)) for i in range(2)
+            ]
             z = z + (halves[0] + halves[1])
         parts.append(ops.reshape(z, shape=(1, seq, batch, 4 * hidden)))
     z = parts[0] if dirs == 1 else ops.concat(*parts, axis=0)
@@ -137,35 +210,74 @@ def _in_ops(x: Any, w: Any, r: Any, w_scale: Any, r_scale: Any, w_zero: Any = No
 
 
 def _samples(dtype: DType, rng: Rng) -> list[Sample]:
-    def call(seq: int, batch: int, inputs: int, hidden: int, kind: DType, *, state: bool = False, lens: bool = False, bias: bool = True,
-             zeros: bool = False, columns: bool = False, direction: str = "forward") -> Sample:
+    def call(
+        seq: int,
+        batch: int,
+        inputs: int,
+        hidden: int,
+        kind: DType,
+        *,
+        state: bool = False,
+        lens: bool = False,
+        bias: bool = True,
+        zeros: bool = False,
+        columns: bool = False,
+        direction: str = "forward",
+    ) -> Sample:
         d = 2 if direction == "bidirectional" else 1
         x = data(rng, dtype, seq, batch, inputs, low=-1, high=1)
         w, r = full_range(rng, kind, d, inputs, 4 * hidden), full_range(rng, kind, d, hidden, 4 * hidden)
         shape = (d, 4 * hidden) if columns else (d,)
         ws, rs = (rng.uniform(0.002, 0.004, shape).astype(np.float32) for _ in range(2))
-        wz, rz = (data(rng, kind, *shape, low=0 if kind == i8 else 120, high=5 if kind == i8 else 130) if zeros or kind == u8 else None for _ in range(2))
+        wz, rz = (
+            data(rng, kind, *shape, low=0 if kind == i8 else 120, high=5 if kind == i8 else 130)
+            if zeros or kind == u8
+            else None
+            for _ in range(2)
+        )
         b = data(rng, dtype, d, 8 * hidden, low=-0.5, high=0.5) if bias else None
         h, c = (data(rng, dtype, d, batch, hidden, low=-1, high=1) if state else None for _ in range(2))
         counts = rng.integers(0, seq + 1, batch).astype(np.int32) if lens else None
         return Sample((x, w, r, ws, rs, wz, rz, b, counts, h, c), {"direction": direction})
 
     return [
-        call(1, 1, 3, 5, i8), call(4, 1, 8, 16, i8, state=True), call(3, 2, 5, 33, u8, state=True), call(3, 3, 7, 20, i8, lens=True, zeros=True, direction="reverse"),
-        call(3, 2, 9, 18, i8, columns=True, zeros=True, direction="bidirectional", state=True), call(2, 1, 4, 64, u8, bias=False, columns=True),
+        call(1, 1, 3, 5, i8),
+        call(4, 1, 8, 16, i8, state=True),
+        call(3, 2, 5, 33, u8, state=True),
+        call(3, 3, 7, 20, i8, lens=True, zeros=True, direction="reverse"),
+        call(3, 2, 9, 18, i8, columns=True, zeros=True, direction="bidirectional", state=True),
+        call(2, 1, 4, 64, u8, bias=False, columns=True),
     ]
 
 
 def _errors() -> list[ErrorSample]:
-    x, w, r, s = np.zeros((2, 1, 3), np.float32), np.zeros((1, 3, 16), np.int8), np.zeros((1, 4, 16), np.int8), np.ones(1, np.float32)
-    return [ErrorSample((x, w[:, :2], r, s, s), {}, "w must have shape"), ErrorSample((x, w.astype(np.float32), r, s, s), {}, "w type"),
-            ErrorSample((x, w, r, np.ones(3, np.float32), s), {}, "w_scale must be"), ErrorSample((x, w, r, s, s, np.zeros(1, np.uint8)), {}, "w_zero type")]
+    x, w, r, s = (
+        np.zeros((2, 1, 3), np.float32),
+        np.zeros((1, 3, 16), np.int8),
+        np.zeros((1, 4, 16), np.int8),
+        np.ones(1, np.float32),
+    )
+    return [
+        ErrorSample((x, w[:, :2], r, s, s), {}, "w must have shape"),
+        ErrorSample((x, w.astype(np.float32), r, s, s), {}, "w type"),
+        ErrorSample((x, w, r, np.ones(3, np.float32), s), {}, "w_scale must be"),
+        ErrorSample((x, w, r, s, s, np.zeros(1, np.uint8)), {}, "w_zero type"),
+    ]
 
 
 dynamic_quantize_lstm = OpDef(
     "dynamic_quantize_lstm",
-    ("x", "w", "r", "w_scale", "r_scale", "w_zero?", "r_zero?", "b?", "sequence_lens?", "initial_h?", "initial_c?"), _infer, _lstm,
-    "lstm with 8-bit w [D, I, 4*H] and r [D, H, 4*H] (gates i o f c); x as a whole and the hidden states of each step are quantised to u8 "
+    ("x", "w", "r", "w_scale", "r_scale", "w_zero?", "r_zero?", "b?", "sequence_lens?", "initial_h?", "initial_c?"),
+    _infer,
+    _lstm,
+    "lstm with 8-bit w [D, I, 4*H] and r [D, H, 4*H] (gates i o f c); x as a whole and the hidden states of "
+    "each step are quantised to u8 "
     "over their range; scales and zero points are [D] or [D, 4*H].",
-    attrs=(_DIRECTION,), dtypes=(f32,), traits=frozenset({"exact"}), decompose=_in_ops, samples=_samples, errors=_errors, tolerance=TOLERANCE,
+    attrs=(_DIRECTION,),
+    dtypes=(f32,),
+    traits=frozenset({"exact"}),
+    decompose=_in_ops,
+    samples=_samples,
+    errors=_errors,
+    tolerance=TOLERANCE,
 )

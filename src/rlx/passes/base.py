@@ -67,7 +67,9 @@ class PassManager:
                 raise
             except Exception as error:
                 done = [r.name for r in self.records] or "none"
-                raise PassError(f"pass {p.name!r} on graph {graph.name!r} failed: {error} (passes before: {done})") from error
+                raise PassError(
+                    f"pass {p.name!r} on graph {graph.name!r} failed: {error} (passes before: {done})"
+                ) from error
             elapsed = time.perf_counter() - start
             changed = after is not graph
             self.records.append(PassRecord(p.name, len(graph), len(after), elapsed, changed))

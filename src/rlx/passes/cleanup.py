@@ -13,8 +13,27 @@ from rlx.ir.types import static_shape
 # A folded result larger than this is kept only if it is not much larger than its operands.
 FOLD_LIMIT = 1 << 16
 # Their operands after the first are packed ahead when they are constant: worth any size.
-WEIGHTED = frozenset({"conv", "conv_transpose", "conv_nhwc", "conv_transpose_nhwc", "matmul", "fused_matmul", "gemm", "int8_conv",
-                      "int8_matmul", "matmul_integer", "conv_integer", "qlinear_conv", "qlinear_matmul", "lstm", "gru", "rnn", "batch_norm"})
+WEIGHTED = frozenset(
+    {
+        "conv",
+        "conv_transpose",
+        "conv_nhwc",
+        "conv_transpose_nhwc",
+        "matmul",
+        "fused_matmul",
+        "gemm",
+        "int8_conv",
+        "int8_matmul",
+        "matmul_integer",
+        "conv_integer",
+        "qlinear_conv",
+        "qlinear_matmul",
+        "lstm",
+        "gru",
+        "rnn",
+        "batch_norm",
+    }
+)
 
 
 def eliminate_dead(graph: Graph) -> Graph:
@@ -84,7 +103,9 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
     for node in graph.nodes:
         if node.op is CONSTANT:
             constant.add(node.outputs[0])
-        elif _foldable(node, any(v in weights for v in node.outputs)) and all(v is None or v in constant for v in node.inputs):
+        elif _foldable(node, any(v in weights for v in node.outputs)) and all(
+            v is None or v in constant for v in node.inputs
+        ):
             constant.update(node.outputs)
     folded = {v for v in constant if v.node.op is not CONSTANT}
     if not folded:
@@ -254,8 +275,11 @@ def _simplify(r: Rewriter, node: Node) -> bool:
         if value is None or x is None or x.type != out.type:
             return False
         integer = out.dtype.is_int
-        same = (name in ("mul", "div", "pow") and value == 1) or (name == "sub" and value == 0 and not str(value).startswith("-")) or (
-            name == "add" and integer and value == 0)
+        same = (
+            (name in ("mul", "div", "pow") and value == 1)
+            or (name == "sub" and value == 0 and not str(value).startswith("-"))
+            or (name == "add" and integer and value == 0)
+        )
         if same:
             r.replace(out, x)
             return True

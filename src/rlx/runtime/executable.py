@@ -45,7 +45,9 @@ class CompiledGraph:
         self._store: WeightStore | None = None
         unknown = [n for n in options.dims if n not in graph.symbols()]
         if unknown:
-            raise ConfigError(f"CompileOptions.dims: sizes of graph {graph.name!r} are {sorted(graph.symbols())}, got {unknown}")
+            raise ConfigError(
+                f"CompileOptions.dims: sizes of graph {graph.name!r} are {sorted(graph.symbols())}, got {unknown}"
+            )
         if not graph.outputs:
             raise BindingError(f"graph {graph.name!r}: must have at least one output, got none")
         self._rng = make_state(options.rng)
@@ -89,8 +91,10 @@ class CompiledGraph:
     def _given_params(self) -> dict[str, Array]:
         missing = [n for n, a in self._params.items() if a is None]
         if missing:
-            raise BindingError(f"graph {self.graph.name!r}: every parameter must be set before the first run, got none for {missing}"
-                               "\nhint: call set_params({...})")
+            raise BindingError(
+                f"graph {self.graph.name!r}: every parameter must be set before the first run, got none for {missing}"
+                "\nhint: call set_params({...})"
+            )
         return {n: a for n, a in self._params.items() if a is not None}
 
     def _upload(self) -> None:
@@ -126,7 +130,9 @@ class CompiledGraph:
 
     # -- running ----------------------------------------------------------------
 
-    def run(self, inputs: Mapping[str, Any] | None = None, *, threads: int | None = None, out: Any = None) -> _interp.Outputs:
+    def run(
+        self, inputs: Mapping[str, Any] | None = None, *, threads: int | None = None, out: Any = None
+    ) -> _interp.Outputs:
         """Run once.
 
         Parameters
@@ -354,8 +360,10 @@ class CompiledGraph:
         given = dict(inputs)
         variant = self._prepare(given)
         if isinstance(variant, Staged):
-            raise BindingError(f"graph {self.graph.name!r}: a graph with data-dependent sizes runs in stages and has no single profile"
-                               "\nhint: profile the stages' graphs on their own")
+            raise BindingError(
+                f"graph {self.graph.name!r}: a graph with data-dependent sizes runs in stages and has no single profile"
+                "\nhint: profile the stages' graphs on their own"
+            )
         spent = np.zeros(len(variant.linked), np.int64)
         variant.executor.run(given, threads or 0, None)
         variant.executor.spent = spent

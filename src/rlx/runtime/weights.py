@@ -46,9 +46,18 @@ def run_transform(transform: Transform, source: Array, table: KernelTable) -> Ar
         return np.array(values, np.int64)
 
     program = _interp.Program(
-        ints(row.address), ints(transform.extent), ints(0), ints(0), ints(0), ints(*words), ints(0),
-        ints(*(-1 if a is None else a[0] for a in transform.args)), ints(*(0 if a is None else a[1] for a in transform.args)),
-        ints(0, len(transform.args)), 2, None,
+        ints(row.address),
+        ints(transform.extent),
+        ints(0),
+        ints(0),
+        ints(0),
+        ints(*words),
+        ints(0),
+        ints(*(-1 if a is None else a[0] for a in transform.args)),
+        ints(*(0 if a is None else a[1] for a in transform.args)),
+        ints(0, len(transform.args)),
+        2,
+        None,
     )
     executor = _interp.Executor(program, [], [], _Failed(), 1)
     executor.bind(0, np.ascontiguousarray(source))
