@@ -204,7 +204,8 @@ class Context:
         if found is not None:
             whole, axis, start = found
             target = shape_of(whole)
-            if axis == len(target) - 1 and len(target) > 1 and shape[-1:] != target[-1:] and self._last_kept(value, whole):
+            along_last = axis == len(target) - 1 and len(target) > 1 and shape[-1:] != target[-1:]
+            if along_last and self._last_kept(value, whole):
                 place = self._whole(whole).at(start * value.dtype.itemsize)
                 self.places[value] = self.strided[value] = place
                 return place, target[-1]

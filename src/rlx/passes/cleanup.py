@@ -32,6 +32,7 @@ WEIGHTED = frozenset(
         "gru",
         "rnn",
         "batch_norm",
+        "dynamic_quantize_lstm",
     }
 )
 
