@@ -236,6 +236,29 @@ def simplify(graph: Graph) -> Graph:
     return eliminate_dead(rewriter.finish()) if changed else graph
 
 
+def _gather_of_range(r: Rewriter, node: Node, x: Value) -> bool:
+    """A gather of one index, or of indices at equal steps upwards, is a slice: often a view."""
+    from rlx.ops import TABLE
+
+    indices = r.get(node.inputs[1])
+    axis = node.attrs["axis"] % x.rank
+    n = x.shape[axis]
+    if indices is None or indices.array is None or indices.array.size == 0 or not isinstance(n, int):
+        return False
+    places = indices.array.reshape(-1).astype(np.int64)
+    places = np.where(places < 0, places + n, places)
+    step = int(places[1] - places[0]) if places.size > 1 else 1
+    if places.min() < 0 or places.max() >= n or step < 1 or (np.diff(places) != step).any():
+        return False
+    attrs = {"starts": (int(places[0]),), "stops": (int(places[-1]) + 1,), "axes": (axis,), "steps": (step,)}
+    out = node.outputs[0]
+    part = r.emit(TABLE["slice"], [x], attrs, node)[0]
+    if part.shape != out.shape:
+        part = r.graph.emit(TABLE["reshape"], [part], {"shape": out.shape}, loc=node.loc)[0]
+    r.replace(out, part)
+    return True
+
+
 def _simplify(r: Rewriter, node: Node) -> bool:
     name, out = node.op.name, node.outputs[0]
     x = r.get(node.inputs[0]) if node.inputs else None
@@ -263,6 +286,8 @@ def _simplify(r: Rewriter, node: Node) -> bool:
             r.replace(out, new)
             return True
         return False
+    if name == "gather":
+        return _gather_of_range(r, node, x)
     if name == "neg" and x.node.op.name == "neg" and x.node.inputs[0] is not None:
         r.replace(out, x.node.inputs[0])
         return True
