@@ -210,3 +210,23 @@ def test_weights_are_not_held_twice(tmp_path: pathlib.Path) -> None:
     grown, weights_held, arena = map(int, done.stdout.split())
     assert weights_held == pytest.approx(6 * 2048 * 2048 * 4, rel=0.1)
     assert grown <= 1.15 * 6 * 2048 * 2048 * 4 + arena + 20 * 2**20
+
+
+@pytest.mark.parametrize("shift", range(1, 8))
+def test_weights_that_lie_at_odd_addresses_are_aligned_before_a_kernel_reads_them(shift: int) -> None:
+    table = np.arange(4096, dtype=np.float64).reshape(512, 8)
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["t", "i"], ["g"]), helper.make_node("MatMul", ["g", "w"], ["y"])],
+        "g" * shift,
+        [info("i", np.int64([0]))],
+        [info("y")],
+        [numpy_helper.from_array(table, "t"), numpy_helper.from_array(np.tile(np.eye(8), (1, 80)), "w")],
+    )
+    m = rlx.load(helper.make_model(graph).SerializeToString())
+    for at in ([3, 500], [7]):
+        got = m.run({"i": np.int64(at)})["y"]
+        np.testing.assert_array_equal(got, np.tile(table[at], (1, 80)))
+    for segment in m._core.segments():
+        program = segment.variant.compiled.program
+        for i in range(len(program.weights)):
+            assert segment.variant.executor.bound(program.weight_slot(i)).flags.aligned

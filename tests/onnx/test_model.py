@@ -248,3 +248,35 @@ def test_many_threads_with_busy_wait() -> None:
     with ThreadPoolExecutor(4) as pool:
         for rows, got in pool.map(lambda n: (n, m.run({"x": w[:n]})["y"]), [1 + i % 7 for i in range(60)]):
             np.testing.assert_allclose(got, np.tanh(w[:rows] @ w), rtol=1e-4, atol=1e-5)
+
+
+def test_functions_that_expand_without_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import rlx.onnx.tracer
+
+    monkeypatch.setattr(rlx.onnx.tracer, "MAX_NODES", 5000)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
+    functions = [helper.make_function("my", "F0", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], opsets)]
+    for i in range(1, 40):
+        twice = [helper.make_node(f"F{i - 1}", [x], [y], domain="my") for x, y in (("a", "c"), ("c", "b"))]
+        functions.append(helper.make_function("my", f"F{i}", ["a"], ["b"], twice, opsets))
+    x = np.float32([1])
+    m = model(
+        [helper.make_node("F39", ["x"], ["y"], domain="my")], {"x": x}, ["y"], functions=functions, domains=["my"]
+    )
+    with pytest.raises(rlx.FormatError, match="expand to at most"):
+        m.run({"x": x})
+
+
+def test_deep_nesting_is_refused_or_run() -> None:
+    inner = helper.make_graph([helper.make_node("Neg", ["x"], ["z"])], "leaf", [], [info("z")])
+    for _ in range(70):
+        node = helper.make_node("If", ["p"], ["z"], then_branch=inner, else_branch=inner)
+        inner = helper.make_graph([node], "level", [], [info("z")])
+        if len(inner.SerializeToString()) > 1 << 22:
+            break
+    x = np.float32([1])
+    data = proto(list(inner.node), {"x": x, "p": np.asarray(True)}, ["z"])
+    try:
+        assert rlx.load(data).run({"x": x, "p": np.asarray(True)})["z"] == -1
+    except rlx.FormatError as error:
+        assert "nested" in str(error)

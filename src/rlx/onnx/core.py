@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx.compiler import compile_static
-from rlx.errors import ExecutionError
+from rlx.errors import ExecutionError, FormatError
 from rlx.ir.graph import Graph
 from rlx.onnx.block import Block
 from rlx.onnx.steps import Finish, Segment, Start, Step, actual, structure
@@ -119,6 +119,8 @@ class Core:
                         self.settle(root)
                 except (MemoryError, OverflowError) as error:
                     raise ExecutionError(f"graph {self.name!r}: sizes must fit the memory, got {error}") from None
+                except RecursionError:
+                    raise FormatError(f"graph {self.name!r}: graphs and functions are nested too deep") from None
             step = child
             if isinstance(step, Finish):
                 return step

@@ -10,6 +10,7 @@ from rlx import dtypes, ops
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
 from rlx.onnx.context import NodeContext, dim, dims
+from rlx.onnx.ops_llm import heads_first, heads_last
 from rlx.onnx.registry import USE_DEFINITION, onnx_op
 
 # -- windows ----------------------------------------------------------------------------
@@ -364,35 +365,40 @@ onnx_op("RNN")(_recurrent("rnn", 6))
 
 @onnx_op("Attention", since=23)
 def _attention(n: NodeContext) -> Any:
-    """The plain cases; caches, cut-off masks and the matrix of scores are left to the definition."""
-    if any(n.wants(i) for i in (1, 2, 3)) or any(n.has(i) for i in (4, 5, 6)) or len(n.node.attrs.keys() - _KNOWN):
+    """With a cache, masks and lengths; cut-off masks and the matrix of scores are left to the definition."""
+    if n.wants(3) or n.node.attrs.keys() - _KNOWN or (n.has(3) and n.item(3) is None):
         return USE_DEFINITION
-    if n.int("softmax_precision", None) is not None or (n.has(3) and n.item(3) is None):
-        return USE_DEFINITION
-    q, k, v, mask = n.x(0), n.x(1), n.x(2), n.opt(3)
-    heads, kv_heads = n.int("q_num_heads", None), n.int("kv_num_heads", None)
+    q, k, v, mask, lens = n.x(0), n.x(1), n.x(2), n.opt(3), n.opt(6)
+    causal = bool(n.int("is_causal", 0))
     if not q.dtype == k.dtype == v.dtype or (mask is not None and mask.dtype not in (q.dtype, dtypes.bool_)):
         return USE_DEFINITION
-    if q.dtype not in ops.TABLE["attention"].dtypes or q.dtype.is_half:
+    if q.dtype not in ops.TABLE["attention"].dtypes or (lens is not None and causal):
         return USE_DEFINITION
-    keys = dim(k, 2 if k.rank == 4 else 1)
-    if mask is not None and (mask.rank < 2 or dim(mask, -1) != keys or (mask.rank == 2 and mask.dtype == dtypes.bool_)):
-        if mask.rank == 2 and dim(mask, -1) == keys:
-            mask = ops.unsqueeze(mask, axes=(0, 1))
-        else:
+    flat = q.rank == 3
+    if flat:
+        heads, groups = n.int("q_num_heads"), n.int("kv_num_heads")
+        q, k, v = heads_first(q, heads), heads_first(k, groups), heads_first(v, groups)
+    past_k, past_v = n.opt(4), n.opt(5)
+    held = 0
+    if past_k is not None and past_v is not None:
+        held = dim(past_k, 2)
+        k, v = ops.concat(past_k, k, axis=2), ops.concat(past_v, v, axis=2)
+    if mask is not None:
+        if mask.rank < 2 or dim(mask, -1) != dim(k, 2):
             return USE_DEFINITION
-    return ops.attention(
+        mask = ops.reshape(mask, shape=(*(1,) * (4 - mask.rank), *mask.shape))
+    y = ops.attention(
         q,
         k,
         v,
         mask,
-        num_heads=heads,
-        num_kv_heads=kv_heads,
+        None if lens is None else ops.cast(lens, dtype=dtypes.i64),
         scale=n.float("scale", None),
         softcap=n.float("softcap", 0.0),
-        causal=bool(n.int("is_causal", 0)),
-        past=0,
+        causal=causal,
+        past=held,
     )
+    return heads_last(y) if flat else y, k, v
 
 
-_KNOWN = {"q_num_heads", "kv_num_heads", "scale", "softcap", "is_causal", "qk_matmul_output_mode"}
+_KNOWN = {"q_num_heads", "kv_num_heads", "scale", "softcap", "is_causal", "qk_matmul_output_mode", "softmax_precision"}

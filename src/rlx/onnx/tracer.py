@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rlx.onnx.core import Core
 
 MAX_CALL_DEPTH = 48
+MAX_NODES = 1 << 20
 
 
 class NotStaticError(FormatError):
@@ -90,6 +91,7 @@ class Tracer:
         self._done = done
         self._taken = 0
         self._slots = 0
+        self._nodes = 0
         self.staged = False  # a segment or a host call came before
         self._made: set[int] = set()  # slots that segments write
         self.graph = TraceGraph(core.name)
@@ -419,6 +421,9 @@ class Tracer:
 
     def run_node(self, node: NodeDef, scope: Scope) -> None:
         """Emit one node."""
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise FormatError(f"{node.place}: functions must expand to at most {MAX_NODES} nodes, got more")
         function = self.model.functions.get((node.domain, node.op, node.overload))
         self.graph.place = node.name
         try:

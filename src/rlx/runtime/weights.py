@@ -60,7 +60,7 @@ def run_transform(transform: Transform, source: Array, table: KernelTable) -> Ar
         None,
     )
     executor = _interp.Executor(program, [], [], _Failed(), 1)
-    executor.bind(0, np.ascontiguousarray(source))
+    executor.bind(0, np.require(source, requirements=["C", "A"]))
     executor.bind(1, result)
     executor.run_bound(1)
     return result
@@ -79,12 +79,15 @@ class WeightStore:
 
     def get(self, weight: Weight, source: Array) -> Array:
         """The bytes for a weight, packed if it asks for that."""
-        if weight.transform is None:
-            return np.ascontiguousarray(source)
-        key = (id(source), weight.transform.key)
+        if weight.transform is None and source.flags.c_contiguous and source.flags.aligned:
+            return source
+        key = (id(source), None if weight.transform is None else weight.transform.key)
         found = self._made.get(key)
         packed = None if found is None or found[0]() is not source else found[1]()
         if packed is None:
-            packed = run_transform(weight.transform, source, self.table)
+            if weight.transform is None:  # in a file, data may lie anywhere
+                packed = np.require(source, requirements=["C", "A"])
+            else:
+                packed = run_transform(weight.transform, source, self.table)
             self._made[key] = (weakref.ref(source), weakref.ref(packed))
         return packed
