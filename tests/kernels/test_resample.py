@@ -84,3 +84,18 @@ def test_unique_rows(name: str, ascending: int, level: str) -> None:
         k = int(count[0])
         for got, right in zip((values[:k], first[:k], inverse, counts[:k]), want, strict=True):
             np.testing.assert_array_equal(got, right)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("inner", [1, 3, 16])
+@pytest.mark.parametrize(("rh", "rw"), [(1, 1), (2, 2), (1, 3), (3, 4), (2, 5), (4, 1)])
+def test_repeat(size: int, inner: int, rh: int, rw: int, level: str, guarded) -> None:
+    kind = {1: np.uint8, 2: np.uint16, 4: np.float32, 8: np.float64, 16: np.complex128}[size]
+    for w in (1, 5, 17, 33):
+        x = guarded(RNG.integers(0, 200, (7, w, inner)).astype(kind))
+        want = np.repeat(np.repeat(x[:, None], rh, 1), rw, 2)
+        for threads, grain in ((1, 7), (2, 1), (2, 3)):
+            out = guarded(np.zeros((7, rh, w * rw, inner), kind))
+            call_kernel(f"repeat.b{size}", [x, out], {"w": w, "inner": inner, "rh": rh, "rw": rw}, extent=7,
+                        grain=grain, threads=threads, level=level)
+            np.testing.assert_array_equal(out, want)
