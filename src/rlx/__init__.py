@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _DTYPES = ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
            "bool_", "c64", "c128", "DType")
-_ERRORS = ("RlxError", "GraphError", "TypeRuleError", "LegalizeError", "PassError", "LoweringError",
+_ERRORS = ("RlxError", "GraphError", "TypeRuleError", "SizeError", "LegalizeError", "PassError", "LoweringError",
            "BindingError", "UnknownNameError", "BindingTypeError", "ExecutionError", "CancelledError",
            "FormatError", "UnsupportedOpError", "ConfigError")
 _WHERE = {

@@ -72,7 +72,7 @@ def compile(graph: Graph, options: CompileOptions | None = None) -> CompiledGrap
 
     The graph stays usable. Sizes left symbolic are bound at run time.
     """
-    return backend("cpu").compile(graph, options or CompileOptions())
+    return Session("cpu").compile(graph, options)
 
 
 class Session:
@@ -88,5 +88,15 @@ class Session:
         self.backend = backend(device)
 
     def compile(self, graph: Graph, options: CompileOptions | None = None) -> CompiledGraph:
-        """Compile a graph."""
+        """Compile a graph.
+
+        Raises
+        ------
+        ConfigError
+            The arguments are not a graph and options.
+        """
+        if not isinstance(graph, Graph):
+            raise ConfigError(f"compile: must be given a Graph, got {type(graph).__name__}")
+        if options is not None and not isinstance(options, CompileOptions):
+            raise ConfigError(f"compile: options must be CompileOptions, got {type(options).__name__}")
         return self.backend.compile(graph, options or CompileOptions())

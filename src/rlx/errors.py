@@ -41,6 +41,22 @@ class TypeRuleError(GraphError, TypeError):
     """
 
 
+class SizeError(GraphError, MemoryError):
+    """A tensor, or all that a run needs, is larger than memory, or has more axes than are supported.
+
+    Raised before anything is allocated.
+
+    ```pycon
+    >>> g = rlx.Graph("g")
+    >>> ops.expand(g.input("x", (1,), rlx.f32), shape=(2**62,))
+    Traceback (most recent call last):
+    rlx.errors.SizeError: expand: a tensor must have less than 2**60 bytes, got f32[4611686018427387904]
+    ```
+
+    Remedy: look at the shape that the text names.
+    """
+
+
 class LegalizeError(RlxError, NotImplementedError):
     """The backend does not do some ops at these element types; the text lists all of them.
 

@@ -27,14 +27,17 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
         try:
             with open(source, "rb") as file:
                 head = file.read(4)
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
             raise FormatError(
-                f"load: the model must be a readable file, got {os.fspath(source)!r} ({error.strerror})"
+                f"load: the model must be a readable file, got {os.fspath(source)!r} ({reason})"
             ) from None
     elif isinstance(source, (bytes, bytearray, memoryview)):
         head = bytes(source[:4])
-    else:
+    elif hasattr(source, "SerializeToString"):
         head = b""
+    else:
+        raise FormatError(f"load: the model must be a path, bytes or a ModelProto, got {type(source).__name__}")
     if head == b"GGUF":
         raise FormatError("load: a GGUF file holds tensors and no graph; open it with rlx.gguf.open")
     from rlx.onnx import load as load_onnx

@@ -1,11 +1,14 @@
 """CompileOptions: the source of truth; environment variables only give defaults."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rlx import config
 from rlx.errors import ConfigError
+
+# The pool has no more.
+MAX_THREADS = 64
 
 
 def available_cpus() -> int:
@@ -29,8 +32,8 @@ def default_threads() -> int:
     for name in ("RLX_NUM_THREADS", "OMP_NUM_THREADS"):
         wanted = config.positive_int(name)
         if wanted is not None:
-            return min(wanted, 64)
-    return min(available_cpus(), 64)
+            return min(wanted, MAX_THREADS)
+    return min(available_cpus(), MAX_THREADS)
 
 
 @dataclass(frozen=True)
@@ -97,12 +100,20 @@ class CompileOptions:
             isinstance(self.threads, bool) or not isinstance(self.threads, int) or self.threads < 1
         ):
             raise ConfigError(f"CompileOptions.threads: must be a positive int, got {self.threads!r}")
+        if self.threads is not None:
+            object.__setattr__(self, "threads", min(self.threads, MAX_THREADS))
+        if not isinstance(self.optimize, bool):
+            raise ConfigError(f"CompileOptions.optimize: must be a bool, got {self.optimize!r}")
+        if not isinstance(self.rng, RngOptions):
+            raise ConfigError(f"CompileOptions.rng: must be RngOptions, got {self.rng!r}")
+        if not isinstance(self.dims, Mapping):
+            raise ConfigError(f"CompileOptions.dims: must be a mapping of names to sizes, got {self.dims!r}")
         if self.busy not in ("raise", "wait"):
             raise ConfigError(f"CompileOptions.busy: must be 'raise' or 'wait', got {self.busy!r}")
         for name, size in self.dims.items():
             if isinstance(size, bool) or not isinstance(size, int) or size < 0:
                 raise ConfigError(f"CompileOptions.dims: {name!r} must be an int >= 0, got {size!r}")
-        if isinstance(self.disable, str):
+        if isinstance(self.disable, str) or not isinstance(self.disable, Iterable):
             raise ConfigError(f"CompileOptions.disable: must be a tuple of pass names, got {self.disable!r}")
         from rlx.passes import PASSES
 

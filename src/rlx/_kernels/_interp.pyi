@@ -71,6 +71,7 @@ class RunState:
 class Executor:
     spent: _Ints | None
     state: RunState
+    limit: int
     @property
     def threads(self) -> int: ...
     @property

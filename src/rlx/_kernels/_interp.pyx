@@ -12,7 +12,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_CLEAR, Py_INCREF
 from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -466,6 +466,7 @@ cdef class Executor:
     cdef Program program
     cdef char **base
     cdef Port *ports
+    cdef PyObject **held  # inputs of the run in progress
     cdef int n_in, n_out
     cdef tuple in_names
     cdef tuple out_dtypes
@@ -478,6 +479,7 @@ cdef class Executor:
     cdef readonly int threads
     cdef public object spent
     cdef public RunState state
+    cdef public int limit  # threads that scratch has room for
 
     def __cinit__(self, Program program, list inputs, list outputs, object helper, int threads):
         cdef int i, j
@@ -488,8 +490,10 @@ cdef class Executor:
         self.n_out = len(outputs)
         self.base = <char **> PyMem_Malloc(max(1, program.n_slots) * sizeof(char *))
         self.ports = <Port *> PyMem_Malloc(max(1, self.n_in + self.n_out) * sizeof(Port))
-        if self.base == NULL or self.ports == NULL:
+        self.held = <PyObject **> PyMem_Malloc(max(1, self.n_in) * sizeof(PyObject *))
+        if self.base == NULL or self.ports == NULL or self.held == NULL:
             raise MemoryError()
+        memset(self.held, 0, max(1, self.n_in) * sizeof(PyObject *))
         memset(self.base, 0, max(1, program.n_slots) * sizeof(char *))
         self.owners = [None] * program.n_slots
         self.in_names = tuple(p[0] for p in inputs)
@@ -508,16 +512,20 @@ cdef class Executor:
                 self.ports[i].nbytes *= shape[j]
         self.cancel_flag = 0
         self.spent = None
+        self.limit = 64
         self.state = RunState()
 
     def __dealloc__(self):
         PyMem_Free(self.base)
         PyMem_Free(self.ports)
+        PyMem_Free(self.held)
 
     def bind(self, int64_t slot, cnp.ndarray array):
         """Put a C-contiguous array (weights, scratch) behind a slot, and keep it alive."""
         if slot < 0 or slot >= self.program.n_slots:
             raise IndexError(f"slot {slot} of {self.program.n_slots}")
+        if self.running:
+            self.helper.busy()
         self.base[slot] = <char *> cnp.PyArray_DATA(array)
         self.owners[slot] = array
 
@@ -560,13 +568,23 @@ cdef class Executor:
                 return True
         return False
 
+    def check_apart(self, int i, list made, cnp.ndarray array):
+        """Refuse a caller's output that shares memory with one before it."""
+        cdef char *lo = <char *> cnp.PyArray_DATA(array)
+        cdef char *hi = lo + cnp.PyArray_NBYTES(array)
+        cdef char *other
+        cdef cnp.ndarray before
+        for before in made:
+            other = <char *> cnp.PyArray_DATA(before)
+            if other < hi and lo < other + cnp.PyArray_NBYTES(before):
+                self.helper.shared(i)
+
     def run(self, dict inputs, int threads, object out):
         """Bind, run, return `Outputs`. `threads` 0 means the executor's own."""
         cdef int i, matched = 0, status
         cdef PyObject *found
         cdef object value
         cdef cnp.ndarray array
-        cdef list temps = None
         cdef list copies = None
         cdef tuple results
         cdef list made
@@ -584,9 +602,8 @@ cdef class Executor:
                 if not (cnp.PyArray_CheckExact(value)
                         and self.fits(self.ports + i, <cnp.ndarray> value)):
                     value = self.helper.coerce(i, value)
-                    if temps is None:
-                        temps = []
-                    temps.append(value)
+                Py_INCREF(value)  # the caller may change the dict while this runs
+                self.held[i] = <PyObject *> value
                 self.base[self.ports[i].slot] = <char *> cnp.PyArray_DATA(<cnp.ndarray> value)
             if matched != len(inputs):
                 self.helper.unknown(inputs)
@@ -596,6 +613,7 @@ cdef class Executor:
                 if out is not None:
                     value = self.helper.out(i, out)
                     if value is not None:
+                        self.check_apart(i, made + [v for _, v in copies or ()], value)
                         if self.overlaps_inputs(value):
                             if copies is None:
                                 copies = []
@@ -620,6 +638,8 @@ cdef class Executor:
                     made[i] = value
             results = tuple(made)
         finally:
+            for i in range(self.n_in):
+                Py_CLEAR(self.held[i])
             self.running = 0
         return Outputs(results, self.out_index)
 
@@ -630,6 +650,7 @@ cdef class Executor:
         cdef int64_t since = 0
         cdef int64_t *spent = NULL
         cdef cnp.ndarray spent_array
+        cdef RunState state = self.state  # set_rng may replace it while this runs
         if self.spent is not None:
             spent_array = self.spent
             spent = <int64_t *> cnp.PyArray_DATA(spent_array)
@@ -639,18 +660,18 @@ cdef class Executor:
         frame.base = self.base
         frame.error = &self.error
         frame.cancel = &self.cancel_flag
-        frame.state = &self.state.state
+        frame.state = &state.state
         frame.since = &since
         frame.tid = 0
         with nogil:
-            granted = rlx_pool_enter(threads)
+            granted = rlx_pool_enter(min(threads, self.limit))
             frame.n_threads = granted
             if spent != NULL:
                 status = execute_timed(&self.program.plan, &frame, granted, spent)
             else:
                 status = execute(&self.program.plan, &frame, granted)
             rlx_pool_leave(granted)
-        self.state.state.counter += 1
+        state.state.counter += 1
         return status
 
     cdef object failure(self, int status):

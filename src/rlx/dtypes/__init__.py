@@ -106,6 +106,8 @@ def as_dtype(value: Any) -> DType:
     if isinstance(value, str) and value in BY_NAME:
         return BY_NAME[value]
     try:
+        if value is None:  # NumPy's float64
+            raise TypeError
         found = _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
     except TypeError:
         found = None

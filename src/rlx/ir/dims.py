@@ -5,6 +5,7 @@ products), so that equal expressions are equal objects for `==` and `hash`.
 """
 
 import functools
+import operator
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias, Union
 
@@ -211,7 +212,9 @@ def as_dim(value: DimLike) -> AnyDim:
         return value
     if isinstance(value, str):
         return Dim.symbol(value)
-    size = int(value)
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise GraphError(f"dim: a size must be an int or a name, got {value!r}")
+    size = operator.index(value)
     if size < 0:
         raise GraphError(f"dim: a size must be >= 0, got {size}")
     return size

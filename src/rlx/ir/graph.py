@@ -17,7 +17,7 @@ from rlx.dtypes import DType
 from rlx.errors import GraphError, TypeRuleError
 from rlx.ir.dims import AnyDim, Dim, DimLike
 from rlx.ir.opdef import OpDef
-from rlx.ir.types import Shape, TensorType
+from rlx.ir.types import Shape, TensorType, check_size
 
 Array = npt.NDArray[Any]
 
@@ -307,7 +307,10 @@ class Graph:
         for value in self.inputs + self.params:
             if value.node.name == name:
                 raise GraphError(f"{op.name}: names must differ, got {name!r} twice")
+        if isinstance(shape, (str, bytes)) or not isinstance(shape, Iterable):
+            raise GraphError(f"{op.name} {name!r}: a shape must be a tuple of sizes, got {shape!r}")
         type_ = TensorType.of(dtypes.as_dtype(dtype), shape)
+        check_size(type_, f"{op.name} {name!r}")
         if name in self._names:  # taken by a computed node: that one gives way
             for node in self.nodes:
                 if node.name == name:
@@ -337,11 +340,15 @@ class Graph:
 
     def constant(self, array: Any, dtype: Any = None, name: str | None = None) -> Value:
         """Put an array into the graph. It is not copied; do not change it afterwards."""
-        data = np.asarray(array)
+        try:
+            data = np.asarray(array)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise GraphError(f"constant: must be an array, got {type(array).__name__} ({error})") from error
         if dtype is not None:
             data = data.astype(dtypes.as_dtype(dtype).numpy)
         kind = dtypes.of_array(data)
         data = np.asarray(data, kind.numpy, order="C")
+        check_size(TensorType(kind, data.shape), "constant")
         node = Node(CONSTANT, (), {}, self.unique_name(name or "const"), "")
         value = self._add(node, [TensorType(kind, data.shape)])[0]
         value._array = data
@@ -395,6 +402,8 @@ class Graph:
         except TypeRuleError as error:
             label = f" (node {name!r})" if name else ""
             raise type(error)(f"{error}{label}") from None
+        for t in result:
+            check_size(t, op.name)
         if loc is None:
             loc = _caller() if self.track_source else ""
         node = Node(op, tuple(inputs), normal, self.unique_name(name or op.name), loc)
@@ -438,6 +447,14 @@ class Graph:
         for value in self.outputs.values():
             count[value] = count.get(value, 0) + 1
         return count
+
+    def snapshot(self) -> "Graph":
+        """The graph as it is now; nodes are shared, later additions are not seen."""
+        other = Graph(self.name)
+        other.__dict__.update(self.__dict__)
+        other.nodes, other.inputs, other.params = list(self.nodes), list(self.inputs), list(self.params)
+        other.outputs, other.metadata = dict(self.outputs), dict(self.metadata)
+        return other
 
     def release(self, larger_than: int = 0) -> None:
         """Let go of the constants of more than so many bytes; for graphs that are not compiled again."""

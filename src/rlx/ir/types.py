@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rlx.dtypes import DType
-from rlx.errors import TypeRuleError
+from rlx.errors import SizeError, TypeRuleError
 from rlx.ir.dims import AnyDim, Dim, DimLike, as_dim, bind, product
 
 Shape: TypeAlias = tuple[AnyDim, ...]
+
+# Axes that kernels can walk, and bytes that offsets can count with room for arithmetic on them.
+MAX_RANK = 32
+MAX_BYTES = 2**60
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,24 @@ class TensorType:
         return f"{self.dtype.name}[{', '.join(str(d) for d in self.shape)}]"
 
     __repr__ = __str__
+
+
+def check_size(t: TensorType, what: str) -> None:
+    """Refuse a tensor that cannot be addressed.
+
+    Raises
+    ------
+    SizeError
+        It has too many axes or bytes. A size of 0 does not excuse the others.
+    """
+    if len(t.shape) > MAX_RANK:
+        raise SizeError(f"{what}: a tensor must have at most {MAX_RANK} axes, got {len(t.shape)}")
+    nbytes = t.dtype.itemsize
+    for d in t.shape:
+        if isinstance(d, int) and d > 1:
+            nbytes *= d
+    if nbytes >= MAX_BYTES:
+        raise SizeError(f"{what}: a tensor must have less than 2**60 bytes, got {t}")
 
 
 def static_shape(shape: Sequence[AnyDim], what: str) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ def verify(graph: Graph) -> None:
     """
     known: set[int] = set()
     names: set[str] = set()
+    owner: Graph | None = None
     for node in graph.nodes:
         if node.name in names:
             raise GraphError(f"{node.place}: node names must differ, got {node.name!r} twice")
@@ -31,7 +32,8 @@ def verify(graph: Graph) -> None:
                 if v.dtype != t.dtype or v.rank != t.rank:
                     raise GraphError(f"{node.place}: result must have type {t}, got {v.type}")
         for v in node.outputs:
-            if v.graph is not graph:
+            owner = owner or v.graph
+            if v.graph is not owner:
                 raise GraphError(f"{node.place}: results must belong to graph {graph.name!r}")
             known.add(id(v))
     for name, v in graph.outputs.items():

@@ -30,7 +30,7 @@ from rlx.onnx.steps import Guard, Segment, Start, Step, content
 from rlx.onnx.tensors import TensorReader, numpy_type, type_name
 from rlx.onnx.wire import strip
 from rlx.options import CompileOptions, default_threads
-from rlx.runtime.binding import check_threads, fit, nearest
+from rlx.runtime.binding import as_mapping, check_threads, fit, nearest, shape_of
 from rlx.runtime.report import (
     Explanation,
     MemoryReport,
@@ -269,6 +269,7 @@ class Model:
         return results
 
     def _bind(self, inputs: Mapping[str, Any]) -> list[Any]:
+        inputs = as_mapping(inputs, "inputs")
         for name in inputs:
             if name not in self._inputs:
                 raise UnknownNameError(f"model {self.name!r}: no input {name!r}{nearest(name, self._inputs)}")
@@ -400,7 +401,7 @@ def fit_declared(value: Any, declared: Declared, what: str) -> Any:
         return dict(value)
     known = dtypes.from_onnx(declared.code)
     if known is not None:
-        array = fit(value, known, np.shape(value) if value is not None else (), what)
+        array = fit(value, known, shape_of(value, what), what)
     elif declared.code:
         want = numpy_type(declared.code, what)
         array = np.asarray(value)

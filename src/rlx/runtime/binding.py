@@ -22,6 +22,7 @@ from rlx.ir.dims import AnyDim, Dim
 from rlx.ir.graph import Value
 from rlx.ir.opdef import Array
 from rlx.lower.program import NodeInfo, Port
+from rlx.options import MAX_THREADS
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
@@ -101,6 +102,10 @@ class Helper:
             raise BindingError(f"{what}: must be C-contiguous, aligned and writeable, got {array.flags}")
         return array
 
+    def shared(self, i: int) -> NoReturn:
+        raise BindingError(f"out[{self.outputs[i].name!r}]: must not share memory with another output,"
+                           " got overlapping arrays")
+
     def busy(self) -> NoReturn:
         raise ExecutionError(
             f"graph {self.graph!r}: an executable runs one call at a time, got a second one"
@@ -108,6 +113,39 @@ class Helper:
 
     def failed(self, status: int, node: int, value: int, bound: int, position: int) -> RlxError:
         return failure(status, self.nodes[max(node, 0)], value, bound, position)
+
+
+def shape_of(value: Any, what: str) -> tuple[int, ...]:
+    """Shape of anything array-like.
+
+    Raises
+    ------
+    BindingError
+        It has none.
+    """
+    if isinstance(value, np.ndarray):
+        return value.shape
+    try:
+        return tuple(np.shape(value))
+    except RlxError:
+        raise
+    except Exception as error:
+        raise BindingError(f"{what}: must be an array, got {type(value).__name__} ({error})") from error
+
+
+def as_mapping(value: Any, what: str) -> dict[str, Any]:
+    """A mapping as a dict; None is empty.
+
+    Raises
+    ------
+    BindingTypeError
+        It is something else.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise BindingTypeError(f"{what}: must be a mapping of names to arrays, got {type(value).__name__}")
+    return dict(value)
 
 
 def fit(value: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
@@ -122,17 +160,22 @@ def fit(value: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
         if not hasattr(value, "__array__") and not hasattr(value, "__dlpack__"):
             try:
                 raw = np.asarray(value)
-            except ValueError as error:
+            except (ValueError, TypeError, OverflowError) as error:
                 raise BindingError(f"{what}: must be an array, got {type(value).__name__} ({error})") from None
             kinds = {"b": "b", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}
             if raw.size == 0 or raw.dtype.kind in kinds[dtype.kind]:
                 value = raw.astype(dtype.numpy)
             else:
                 value = raw
-        elif hasattr(value, "__array__"):
-            value = np.asarray(value)
         else:
-            value = np.from_dlpack(value)
+            try:
+                value = np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
+            except RlxError:
+                raise
+            except Exception as error:
+                raise BindingTypeError(
+                    f"{what}: must be an array of {dtype}, got {type(value).__name__} ({error})"
+                ) from error
     array = np.asarray(value)
     if array.dtype.newbyteorder("=") != dtype.numpy:
         raise BindingTypeError(
@@ -153,7 +196,7 @@ def check_threads(threads: Any) -> int:
     """
     if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
         raise ConfigError(f"threads: must be a positive int, got {threads!r}")
-    return int(threads)
+    return min(int(threads), MAX_THREADS)
 
 
 def from_bytes(data: Any, dtype: DType, value: Value, what: str) -> Array:
@@ -162,7 +205,10 @@ def from_bytes(data: Any, dtype: DType, value: Value, what: str) -> Array:
         raise BindingTypeError(f"{what}: dtype must be {value.dtype}, got {dtype}")
     if isinstance(data, np.ndarray):
         return data
-    raw = memoryview(data).cast("B")
+    try:
+        raw = memoryview(data).cast("B")
+    except TypeError as error:
+        raise BindingTypeError(f"{what}: must be contiguous bytes, got {type(data).__name__} ({error})") from None
     shape = value.shape
     if not value.type.is_static:
         raise BindingError(f"{what}: a symbolic shape cannot be told from bytes, got {value.type}; pass an array")

@@ -10,13 +10,21 @@ from rlx import dtypes
 from rlx._kernels import _interp
 from rlx.compiler import compile_static
 from rlx.dtypes import DType
-from rlx.errors import BindingError, ConfigError, UnknownNameError
+from rlx.errors import BindingError, BindingTypeError, ConfigError, SizeError, UnknownNameError
 from rlx.ir.graph import Graph, Value
 from rlx.ir.opdef import Array
 from rlx.options import CompileOptions, RngOptions, default_threads
 from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.specialise import specialise
-from rlx.runtime.binding import bind_sizes, check_threads, fit, from_bytes, nearest
+from rlx.runtime.binding import (
+    as_mapping,
+    bind_sizes,
+    check_threads,
+    fit,
+    from_bytes,
+    nearest,
+    shape_of,
+)
 from rlx.runtime.report import Explanation, MemoryReport, Profile, Signature, explain, memory_of
 from rlx.runtime.staged import Staged, is_dynamic
 from rlx.runtime.state import Handles
@@ -40,7 +48,7 @@ class CompiledGraph:
         self._threads = options.threads or default_threads()
         self._params: dict[str, Array | None] = {v.node.name: None for v in graph.params}
         self._dirty = True
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._variants: dict[tuple[tuple[int, ...], ...], Variant | Staged] = {}
         self._store: WeightStore | None = None
         unknown = [n for n in options.dims if n not in graph.symbols()]
@@ -51,7 +59,7 @@ class CompiledGraph:
         if not graph.outputs:
             raise BindingError(f"graph {graph.name!r}: must have at least one output, got none")
         self._rng = make_state(options.rng)
-        self._bound = specialise(graph, options.dims) if options.dims else graph
+        self._bound = specialise(graph, options.dims) if options.dims else graph.snapshot()
         self._open = sorted(self._bound.symbols())
         self._handles = Handles(self._bound)
         self._variant: Variant | Staged | None = None
@@ -63,10 +71,13 @@ class CompiledGraph:
     def _make(self, graph: Graph) -> Variant | Staged:
         if is_dynamic(graph):
             return Staged(eliminate_dead(graph), self._make)
-        compiled = compile_static(graph, self.options)
-        if self._store is None:
-            self._store = WeightStore(compiled.table)
-        variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng)
+        try:
+            compiled = compile_static(graph, self.options)
+            if self._store is None:
+                self._store = WeightStore(compiled.table)
+            variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng)
+        except MemoryError as error:
+            raise out_of_memory(error, self.graph.name) from None
         settle(compiled)
         return variant
 
@@ -78,7 +89,7 @@ class CompiledGraph:
             if name not in inputs:
                 raise BindingError(f"graph {self.graph.name!r}: every input must be given, {name!r} is missing; "
                                    f"inputs are {[i.node.name for i in self._bound.inputs]}")
-            shapes.append(tuple(np.shape(inputs[name])))
+            shapes.append(shape_of(inputs[name], f"input {name!r} of graph {self.graph.name!r}"))
         key = tuple(shapes)
         found = self._variants.get(key)
         if found is None:
@@ -109,7 +120,7 @@ class CompiledGraph:
         if self._dirty:
             self._upload()
         variant = self._variant if self._variant is not None else self._select(inputs)
-        if self.options.poison:
+        if self.options.poison and not (isinstance(variant, Variant) and variant.executor.is_running):
             variant.scratch[...] = 0xA5
         return variant
 
@@ -123,7 +134,10 @@ class CompiledGraph:
             if variant.raw_outputs is None:
                 variant.raw_outputs = [np.empty(p.shape, p.dtype.numpy) for p in variant.compiled.program.outputs]
             out = variant.raw_outputs
-        results = variant.executor.run(given, threads, out)
+        try:
+            results = variant.executor.run(given, threads, out)
+        except MemoryError as error:
+            raise out_of_memory(error, self.graph.name) from None
         if stateful:
             self._handles.absorb(results, raw or out is not None)
         return results
@@ -156,7 +170,7 @@ class CompiledGraph:
         ExecutionError
             The run failed; names the node. The executable stays usable.
         """
-        given = inputs if type(inputs) is dict else dict(inputs or {})
+        given = inputs if type(inputs) is dict else as_mapping(inputs, "inputs")
         if threads is not None:
             threads = check_threads(threads)
         if self.options.busy == "wait":
@@ -164,7 +178,10 @@ class CompiledGraph:
                 return self._execute(given, threads or 0, out)
         if self._dirty or self._variant is None or self.options.poison or self._handles.active:
             return self._execute(given, threads or 0, out)
-        return self._variant.executor.run(given, threads or 0, out)
+        try:
+            return self._variant.executor.run(given, threads or 0, out)
+        except MemoryError as error:
+            raise out_of_memory(error, self.graph.name) from None
 
     def run_typed(self, inputs: Mapping[str, Any]) -> list[tuple[bytes, DType]]:
         """Run on raw bytes: name -> (bytes, dtype) or array; returns (bytes, dtype) per output.
@@ -176,7 +193,7 @@ class CompiledGraph:
         """
         arrays = {}
         ports = {v.node.name: v for v in self._bound.inputs}
-        for name, item in inputs.items():
+        for name, item in as_mapping(inputs, "inputs").items():
             if isinstance(item, tuple) and len(item) == 2:
                 if name not in ports:
                     raise UnknownNameError(f"graph {self.graph.name!r}: no input {name!r}{nearest(name, ports)}")
@@ -187,7 +204,7 @@ class CompiledGraph:
 
     def run_raw(self, inputs: Mapping[str, Any]) -> list[Array]:
         """Run into buffers that the executable keeps; the views are valid until its next run_raw or run_slots."""
-        results = self._execute(dict(inputs), 0, None, raw=True)
+        results = self._execute(as_mapping(inputs, "inputs"), 0, None, raw=True)
         views = [a.view() for a in results]
         for view in views:
             view.flags.writeable = False
@@ -202,6 +219,8 @@ class CompiledGraph:
             The number of arrays is not the number of inputs.
         """
         names = [v.node.name for v in self._bound.inputs]
+        if not isinstance(arrays, Sequence):
+            raise BindingTypeError(f"run_slots: must be a sequence of arrays, got {type(arrays).__name__}")
         if len(arrays) != len(names):
             raise BindingError(f"run_slots: number of arrays must be {len(names)} ({names}), got {len(arrays)}")
         return self.run_raw(dict(zip(names, arrays, strict=True)))
@@ -223,13 +242,14 @@ class CompiledGraph:
             No such parameter, or another shape or element type.
         """
         v = self._param(name)
-        shape = v.shape if v.type.is_static else tuple(np.shape(array))
+        shape = v.shape if v.type.is_static else shape_of(array, f"parameter {name!r}")
         fitted = fit(array, v.dtype, shape, f"parameter {name!r} of graph {self.graph.name!r}")  # type: ignore[arg-type]
         self._params[name] = fitted.copy() if fitted is array or fitted.base is not None else fitted
         self._dirty = True
 
     def set_params(self, arrays: Mapping[str, Any]) -> None:
         """Set several parameters; nothing is changed when one of them does not fit."""
+        arrays = as_mapping(arrays, "parameters")
         for name, array in arrays.items():
             v = self._param(name)
             if v.type.is_static:
@@ -289,6 +309,8 @@ class CompiledGraph:
 
     def set_rng(self, options: RngOptions) -> None:
         """Seed the random ops anew; the number of the run starts at 0 again."""
+        if not isinstance(options, RngOptions):
+            raise ConfigError(f"set_rng: must be given RngOptions, got {type(options).__name__}")
         self._rng = make_state(options)
         for variant in [self._variant, *self._variants.values()]:
             if variant is not None:
@@ -305,7 +327,7 @@ class CompiledGraph:
         """An independent executable that shares programs and weights, and nothing else."""
         other = CompiledGraph.__new__(CompiledGraph)
         other.__dict__.update(self.__dict__)
-        other._lock = threading.Lock()
+        other._lock = threading.RLock()
         other._params = dict(self._params)
         other._rng = _interp.RunState(self._rng.seed, self._rng.counter, self._rng.backend)
         other._handles = self._handles.fork()
@@ -357,7 +379,9 @@ class CompiledGraph:
 
     def profile(self, inputs: Mapping[str, Any], *, repeat: int = 10, threads: int | None = None) -> Profile:
         """Time of every kernel call, averaged over `repeat` runs."""
-        given = dict(inputs)
+        given = as_mapping(inputs, "inputs")
+        if threads is not None:
+            threads = check_threads(threads)
         variant = self._prepare(given)
         if isinstance(variant, Staged):
             raise BindingError(
@@ -376,7 +400,9 @@ class CompiledGraph:
 
     def dump_nodes(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Every intermediate value by name, of the graph as written."""
-        shapes = [tuple(np.shape(inputs[v.node.name])) for v in self._bound.inputs if v.node.name in inputs]
+        inputs = as_mapping(inputs, "inputs")
+        names = [v.node.name for v in self._bound.inputs]
+        shapes = [shape_of(inputs[n], f"input {n!r}") for n in names if n in inputs]
         graph = self._bound
         if self._open:
             graph = specialise(graph, bind_sizes(self._bound.inputs, shapes, graph.name))
@@ -389,6 +415,13 @@ class CompiledGraph:
 
     def __repr__(self) -> str:
         return f"CompiledGraph({self.graph.name!r}, {self.signature})"
+
+
+def out_of_memory(error: MemoryError, name: str) -> SizeError:
+    """The system refused memory."""
+    if isinstance(error, SizeError):
+        return error
+    return SizeError(f"graph {name!r}: sizes must fit the memory that is free, got {error or 'no memory'}")
 
 
 def make_state(options: RngOptions) -> _interp.RunState:

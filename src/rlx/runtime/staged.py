@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx._kernels import _interp
-from rlx.errors import BindingError, BindingTypeError
+from rlx.dtypes import of_array
 from rlx.ir.dims import bind
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array
+from rlx.lower.program import Port
 from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.specialise import specialise
+from rlx.runtime.binding import Helper
 
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
@@ -168,14 +170,15 @@ class Staged:
     def _deliver(self, out: Any, arrays: list[Array]) -> list[Array]:
         if out is None:
             return arrays
-        for i, (name, array) in enumerate(zip(self.index, arrays, strict=True)):
-            target = out.get(name) if isinstance(out, Mapping) else out[i]
-            if target is None:
-                continue
-            if target.dtype != array.dtype:
-                raise BindingTypeError(f"out[{name!r}]: dtype must be {array.dtype}, got {target.dtype}")
-            if target.shape != array.shape:
-                raise BindingError(f"out[{name!r}]: shape must be {array.shape}, got {target.shape}")
-            target[...] = array
-            arrays[i] = target
+        ports = [Port(name, of_array(array), array.shape) for name, array in zip(self.index, arrays, strict=True)]
+        helper = Helper((), ports, (), self.graph.name)
+        targets = [helper.out(i, out) for i in range(len(arrays))]
+        for i, target in enumerate(targets):
+            before = [t for t in targets[:i] if t is not None]
+            if target is not None and any(np.may_share_memory(target, t) for t in before):
+                helper.shared(i)
+        for i, target in enumerate(targets):
+            if target is not None:
+                target[...] = arrays[i]
+                arrays[i] = target
         return arrays

@@ -3,12 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from rlx.errors import BindingError, UnknownNameError
 from rlx.ir.graph import Graph, Value
 from rlx.ir.opdef import Array
-from rlx.runtime.binding import fit, nearest
+from rlx.runtime.binding import fit, nearest, shape_of
+
+
+def _is_output(name: str, count: int) -> bool:
+    """Whether a handle's name is `out{i}` for an existing output."""
+    digits = name[3:]
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) < 9
+    return name.startswith("out") and is_number and int(digits) < count
 
 
 class Handles:
@@ -35,10 +40,12 @@ class Handles:
 
     def _place(self, name: str) -> Value:
         """The input or output whose type a handle must have."""
+        if not isinstance(name, str):
+            raise UnknownNameError(f"graph {self.graph.name!r}: a handle's name must be a string, got {name!r}")
         if name in self._inputs:
             return self._inputs[name]
         outputs = list(self.graph.outputs.values())
-        if name.startswith("out") and name[3:].isdigit() and int(name[3:]) < len(outputs):
+        if _is_output(name, len(outputs)):
             return outputs[int(name[3:])]
         raise UnknownNameError(f"graph {self.graph.name!r}: a handle must be called like an input, or out0 .. "
                                f"out{len(outputs) - 1}, got {name!r}{nearest(name, self._inputs)}")
@@ -46,12 +53,12 @@ class Handles:
     def bind(self, name: str, array: Any) -> None:
         """Set a handle to a copy of an array."""
         v = self._place(name)
-        shape = tuple(d for d in v.shape if isinstance(d, int)) if v.type.is_static else tuple(np.shape(array))
-        self.values[name] = fit(array, v.dtype, shape, f"handle {name!r} of graph {self.graph.name!r}").copy()
-        if name.startswith("out") and name[3:].isdigit():
-            outputs = list(self.graph.outputs)
-            if int(name[3:]) < len(outputs) and outputs[int(name[3:])] not in self.links:
-                self.link(outputs[int(name[3:])], name)
+        what = f"handle {name!r} of graph {self.graph.name!r}"
+        shape = tuple(d for d in v.shape if isinstance(d, int)) if v.type.is_static else shape_of(array, what)
+        self.values[name] = fit(array, v.dtype, shape, what).copy()
+        outputs = list(self.graph.outputs)
+        if _is_output(name, len(outputs)) and outputs[int(name[3:])] not in self.links:
+            self.link(outputs[int(name[3:])], name)
 
     def link(self, output: str, handle: str) -> None:
         """Feed a handle from an output."""

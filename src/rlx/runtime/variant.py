@@ -1,11 +1,14 @@
 """Variant: one compiled program with its own scratch and table of addresses."""
 
 import gc
+import os
 from collections.abc import Mapping
 
 from rlx._kernels import _interp
 from rlx.compiler import Compiled
+from rlx.errors import SizeError
 from rlx.ir.opdef import Array
+from rlx.lower.program import Program
 from rlx.runtime.binding import Helper
 from rlx.runtime.link import link
 from rlx.runtime.weights import WeightStore, aligned
@@ -31,6 +34,30 @@ def run_once(compiled: Compiled, inputs: dict[str, Array]) -> dict[str, Array]:
     return dict(results.items())
 
 
+def machine_bytes() -> int:
+    """Memory of this machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 40
+
+
+def check_memory(program: Program, name: str) -> None:
+    """Refuse a program whose arena and outputs exceed the machine, before anything is allocated.
+
+    Raises
+    ------
+    SizeError
+        Tells the largest buffer.
+    """
+    outputs = [b for b in program.buffers if b.kind == "output"]
+    need = program.arena_bytes + sum(b.nbytes for b in outputs)
+    if need > machine_bytes():
+        most = max((b.nbytes for b in program.buffers if b.kind in ("output", "scratch")), default=0)
+        raise SizeError(f"graph {name!r}: a run must fit this machine's {machine_bytes():,} bytes, got {need:,} "
+                        f"(the largest value has {most:,})")
+
+
 class Variant:
     """One compiled program with its own scratch and table of addresses."""
 
@@ -48,8 +75,10 @@ class Variant:
         outs = [(p.name, p.dtype.numpy, p.shape, program.output_slot(i)) for i, p in enumerate(program.outputs)]
         self.helper = Helper(program.inputs, program.outputs, program.nodes, name)
         self.executor = _interp.Executor(self.linked, ins, outs, self.helper, threads)
+        self.executor.limit = program.max_threads
         if state is not None:
             self.executor.state = state
+        check_memory(program, name)
         self.scratch: Array = aligned(max(64, program.arena_bytes))
         self.executor.bind(0, self.scratch)
         self.raw_outputs: list[Array] | None = None
