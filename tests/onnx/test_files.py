@@ -230,3 +230,20 @@ def test_weights_that_lie_at_odd_addresses_are_aligned_before_a_kernel_reads_the
         program = segment.variant.compiled.program
         for i in range(len(program.weights)):
             assert segment.variant.executor.bound(program.weight_slot(i)).flags.aligned
+
+
+@pytest.mark.parametrize("form", ["cast-mul", "cast-mul-per-row", "dequantize", "per-row"])
+def test_embedding_tables_stay_small(form: str) -> None:
+    table = np.random.default_rng(0).integers(-100, 100, (4000, 32)).astype(np.int8)
+    scale = np.linspace(0.01, 0.1, 4000).astype(np.float32) if "per-row" in form else np.float32(0.02)
+    scale = scale[:, None] if form == "cast-mul-per-row" else scale
+    zero = np.zeros(scale.shape, np.int8)
+    nodes = [helper.make_node("DequantizeLinear", ["t", "s", "z"], ["f"], axis=0)]
+    if "cast-mul" in form:
+        nodes = [helper.make_node("Cast", ["t"], ["c"], to=1), helper.make_node("Mul", ["c", "s"], ["f"])]
+    held = {"t": table, "s": scale} | ({} if "cast-mul" in form else {"z": zero})
+    m = model([*nodes, helper.make_node("Gather", ["f", "i"], ["y"])], {"i": np.int64([[0]])}, ["y"], held)
+    at = np.int64([[1, 3999, 0], [-1, 2, 2]])
+    want = table[at].astype(np.float32) * (scale.reshape(-1)[at][..., None] if scale.ndim else scale)
+    np.testing.assert_allclose(m.run({"i": at})["y"], want, rtol=1e-6)
+    assert m.memory_report().weights < 1.3 * table.nbytes

@@ -9,6 +9,7 @@ from rlx.errors import FormatError
 from rlx.ir.graph import Value
 from rlx.onnx.context import NodeContext, dim, dims
 from rlx.onnx.registry import onnx_op
+from rlx.onnx.tracing import element_count
 
 # -- constants and shapes -----------------------------------------------------------
 
@@ -233,7 +234,52 @@ def _gather(n: NodeContext) -> Any:
     x = n.x(0)
     if x.rank == 0:
         raise FormatError("the operand must have rank >= 1, got a scalar")
-    return ops.gather(x, _indices(n.x(1)), axis=axis)
+    indices = _indices(n.x(1))
+    return gather_rows(x, indices) if axis % x.rank == 0 and n.tracer.pure(x) else ops.gather(x, indices, axis=axis)
+
+
+# Tables from this size on are looked up before they are widened.
+_LARGE_TABLE = 1 << 16
+_WIDENING = ("cast", "mul", "div", "add", "sub", "dequantize_linear")
+
+
+def gather_rows(x: Value, indices: Value) -> Any:
+    """Rows of a constant table; one that is widened from a smaller type is looked up in that type."""
+    node = x.node
+    first = node.inputs[0] if node.inputs else None
+    rest = [v for v in node.inputs[1:] if v is not None]
+    plain = first is not None and node.op.name in _WIDENING and first.shape == x.shape and x.rank > 1
+    if not plain or first is None or element_count(x) * x.dtype.itemsize < _LARGE_TABLE:
+        return ops.gather(x, indices, axis=0)
+    by_row = node.op.name == "dequantize_linear" and node.attrs["axis"] % x.rank == 0
+    if node.op.name == "dequantize_linear" and any(v.type.size != 1 for v in rest):
+        if not by_row or node.attrs["block_size"] or rest[0].dtype != dtypes.f32:
+            return ops.gather(x, indices, axis=0)
+        return _dequantized_rows(first, rest, indices)
+    small = gather_rows(first, indices)
+    others = []
+    for v in node.inputs[1:]:
+        if v is None or v.type.size == 1:
+            others.append(v if v is None else ops.reshape(v, shape=()))
+        elif v.rank < x.rank:
+            others.append(v)
+        else:  # of the table's rank: one row for all, or a row each
+            one = v.shape[0] == 1
+            others.append(ops.reshape(v, shape=v.shape[1:]) if one else ops.gather(v, indices, axis=0))
+    attrs = dict(node.attrs)
+    if "axis" in attrs:
+        attrs["axis"] = 0 if small.rank else -1
+    return node.op(small, *others, **attrs)
+
+
+def _dequantized_rows(table: Value, rest: list[Value], indices: Value) -> Any:
+    """Rows of a table with a scale, and perhaps a zero point, per row."""
+    shape = (*indices.shape, *(1,) * (table.rank - 1))
+    scale, *zero = (ops.reshape(ops.gather(v, indices, axis=0), shape=shape) for v in rest)
+    q = ops.cast(ops.gather(table, indices, axis=0), dtype=dtypes.i32)
+    if zero:
+        q = ops.sub(q, ops.cast(zero[0], dtype=dtypes.i32))
+    return ops.mul(ops.cast(q, dtype=dtypes.f32), scale)
 
 
 @onnx_op("GatherElements")
