@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 import rlx
-from rlx.testing.onnx_models import info, model, run
+from rlx.testing.onnx_models import info, model, proto, run
 
 F = np.float32
 
@@ -116,6 +116,51 @@ def test_if_on_data_runs_one_branch() -> None:
     for sign in (1, -1, 1):
         x = np.full(6000, sign, F)
         np.testing.assert_allclose(m.run({"x": x})["y"], -2 * x if sign > 0 else 2 * np.exp(x), rtol=1e-6)
+
+
+def test_if_on_data_is_compiled_once() -> None:
+    nodes = [
+        node("ReduceMax", ["x"], ["m"], keepdims=0),
+        node("Greater", ["m", "zero"], ["p"]),
+        node(
+            "If",
+            ["p"],
+            ["y"],
+            then_branch=graph([node("Neg", ["x"], ["a"])], {}, ["a"]),
+            else_branch=graph([node("Mul", ["x", "x"], ["b"])], {}, ["b"]),
+        ),
+    ]
+    x = np.ones((16, 96), F)
+    m = model(nodes, {"x": x}, ["y"], {"zero": F(0)})
+    for value in (1, -2, 3, -4):
+        assert (m.run({"x": value * x})["y"] == (-value if value > 0 else value * value) * x).all()
+    assert m.memory_report().variants == 1
+
+
+def test_label_encoder_of_numbers_is_a_table() -> None:
+    keys, values = [3, 7, 5, -2], [1.5, 2.5, 3.5, 4.5]
+    x = np.int64([[3, 4, 7], [-2, -(2**63), 2**63 - 1]])
+    encoder = node(
+        "LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", keys_int64s=keys, values_floats=values, default_float=-1.0
+    )
+    file = proto([encoder], {"x": x}, ["y"])
+    file.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))
+    y = rlx.load(file, threads=1).run({"x": x})["y"]
+    assert y.dtype == F and (y == F([[1.5, -1, 2.5], [4.5, -1, -1]])).all()
+
+
+def test_outputs_are_the_callers() -> None:
+    x = np.array([["b"], ["a"], ["z"]], object)
+    nodes = [
+        node("OneHotEncoder", ["x"], ["h"], domain="ai.onnx.ml", cats_strings=["a", "b"]),
+        node("Reshape", ["h", "s"], ["y"]),
+    ]
+    m = model(nodes, {"x": x}, ["y", "h"], {"s": np.int64([3, 2])})
+    for _ in range(3):
+        y, h = m.run({"x": x})
+        assert (y == F([[0, 1], [1, 0], [0, 0]])).all() and h.shape == (3, 1, 2)
+        assert not np.shares_memory(y, h)
+        y[...] = 5
 
 
 def test_branches_of_different_rank_are_decided_late() -> None:

@@ -161,7 +161,8 @@ class NodeContext:
         """An op that copies values, on tensors of any element type."""
         if any(self.on_host(i) for i in operands):
             normal = op.normal_attrs(attrs)
-            return self.host(lambda *xs: op.reference(*xs, **normal), [self.item(i) for i in operands])
+            given = [self.item(i) for i in operands]
+            return self.host(lambda *xs: op.reference(*xs, **normal), given, fixed=True, floats=False)
         return op(*(self.x(i) for i in operands), **attrs)
 
     # -- attributes -----------------------------------------------------------------
@@ -247,9 +248,20 @@ class NodeContext:
         """A scalar constant of the element type of x."""
         return self.tracer.graph.constant(np.asarray(number).astype(x.dtype.numpy))
 
-    def host(self, function: Callable[..., Any], items: Sequence[Any] | None = None) -> Any:
-        """Results of a Python function on concrete values (all operands by default)."""
-        results = self.tracer.host(function, self.items() if items is None else items)
+    def host(
+        self,
+        function: Callable[..., Any],
+        items: Sequence[Any] | None = None,
+        *,
+        fixed: bool = False,
+        floats: bool = True,
+    ) -> Any:
+        """Results of a Python function on concrete values (all operands by default).
+
+        `fixed`: their types and shapes follow from those of the operands. `floats`: it computes with floats.
+        """
+        given = self.items() if items is None else items
+        results = self.tracer.host(function, given, fixed=fixed, floats=floats)
         return results if len(results) != 1 else results[0]
 
     def trimmed(self, value: Value, count: Value) -> Any:

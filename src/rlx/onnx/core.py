@@ -4,8 +4,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rlx.compiler import compile_static
 from rlx.errors import ExecutionError, FormatError
 from rlx.ir.graph import Graph
@@ -13,7 +11,7 @@ from rlx.onnx.block import Block
 from rlx.onnx.steps import Finish, Segment, Start, Step, actual, structure
 from rlx.onnx.tracer import Frame, Scope, Tracer
 from rlx.options import CompileOptions
-from rlx.runtime.variant import Variant, settle
+from rlx.runtime.variant import Variant, collector_paused, settle
 from rlx.runtime.weights import WeightStore
 
 if TYPE_CHECKING:
@@ -104,8 +102,7 @@ class Core:
 
     def results(self, root: Step, values: list[Any], threads: int) -> list[Any]:
         """Results of a plan that the caller may change."""
-        with np.errstate(all="ignore"):
-            return self.follow(root, values, threads).results(values)
+        return self.follow(root, values, threads).results(values)
 
     def follow(self, root: Step, values: list[Any], threads: int) -> Finish:
         """Run a plan; its values are then in `values`."""
@@ -114,7 +111,7 @@ class Core:
             child = step.children.get(outcome)
             if child is None:
                 try:
-                    with self.model.lock:
+                    with self.model.lock, collector_paused():
                         child = self.trace(root, values, done, threads)
                         self.settle(root)
                 except (MemoryError, OverflowError) as error:

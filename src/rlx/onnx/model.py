@@ -40,7 +40,7 @@ from rlx.runtime.report import (
     table_html,
     table_text,
 )
-from rlx.runtime.variant import Variant
+from rlx.runtime.variant import Variant, collector_paused
 
 Dim = int | str | None
 
@@ -501,7 +501,8 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
     if not proto.HasField("graph"):
         raise FormatError("ONNX: the file must be a serialised model with a graph, got none")
     try:
-        return Model(proto, tensors, options, threads, name)
+        with collector_paused():
+            return Model(proto, tensors, options, threads, name)
     except RlxError:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:

@@ -9,7 +9,7 @@ from rlx import dtypes, ops
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
 from rlx.lower.trees import from_tree_attributes, from_tree_ensemble
-from rlx.onnx.context import NodeContext, dim
+from rlx.onnx.context import NodeContext, dim, dtypes_of
 from rlx.onnx.registry import onnx_op
 from rlx.onnx.steps import Maps
 from rlx.onnx.tensors import Array
@@ -42,7 +42,7 @@ def label_names(n: NodeContext) -> Any:
 def pick_labels(n: NodeContext, index: Value, labels: Any) -> Any:
     """Labels for class indices."""
     if labels.dtype == object:
-        return n.host(lambda i: labels[i], [index])
+        return n.host(lambda i: labels[i], [index], fixed=True, floats=False)
     if (labels == np.arange(len(labels))).all():
         return ops.cast(index, dtype=dtypes.i64)
     return ops.gather(n.constant(labels), index, axis=0)
@@ -326,19 +326,20 @@ def _one_hot_encoder(n: NodeContext) -> Any:
     known: Any = n.strs("cats_strings", None)
     zeros = bool(n.int("zeros", 1))
     if known:
+        width = len(known)
         table = {c: i for i, c in enumerate(known)}
 
         def encode(x: Array) -> Array:
-            y = np.zeros((x.size, len(known)), np.float32)
-            for row, item in enumerate(x.reshape(-1)):
-                at = table.get(item)
-                if at is not None:
-                    y[row, at] = 1
-                elif not zeros:
-                    raise FormatError(f"one-hot encoding: a category must be one of {known}, got {item!r}")
-            return y.reshape(*x.shape, len(known))
+            items = x.reshape(-1).tolist()
+            hits = [row * width + table[item] for row, item in enumerate(items) if item in table]
+            if not zeros and len(hits) < len(items):
+                bad = next(item for item in items if item not in table)
+                raise FormatError(f"one-hot encoding: a category must be one of {known}, got {bad!r}")
+            y = np.zeros(len(items) * width, np.float32)
+            y[hits] = 1
+            return y.reshape(*x.shape, width)
 
-        return n.host(encode)
+        return n.host(encode, fixed=True, floats=False)
     x = ops.cast(n.x(0), dtype=dtypes.i64)
     cats = np.asarray(n.ints("cats_int64s"), np.int64)
     return ops.cast(ops.eq(ops.unsqueeze(x, axes=(x.rank,)), n.constant(cats)), dtype=dtypes.f32)
@@ -351,9 +352,10 @@ def _label_encoder(n: NodeContext) -> Any:
         if n.on_host(0):
             table: Any = {s: i for i, s in enumerate(names)}
             number = n.int("default_int64", -1)
-            return n.host(lambda x: _mapped(x, table, number, np.int64))
+            return n.host(lambda x: _mapped(x, table, number, np.int64), fixed=True, floats=False)
         text = n.str("default_string", "_Unused")
-        return n.host(lambda x: _mapped(x, dict(enumerate(names)), text, object))
+        numbered = dict(enumerate(names))
+        return n.host(lambda x: _mapped(x, numbered, text, object), fixed=True, floats=False)
     keys: Any = None
     values: Any = None
     missing: Any = None
@@ -380,8 +382,12 @@ def _label_encoder(n: NodeContext) -> Any:
     else:
         missing = n.int("default_int64", -1)
     pairs = dict(zip(keys, values, strict=True))
+    if n.dtype(0) is dtypes.i64 and made.kind in "fiu" and all(type(k) is int for k in keys):
+        dense = _by_number(n, pairs, np.asarray(missing, made))
+        if dense is not None:
+            return dense
     nan = next((v for k, v in pairs.items() if isinstance(k, float) and k != k), missing)
-    return n.host(lambda x: _mapped(x, pairs, missing, made, nan))
+    return n.host(lambda x: _mapped(x, pairs, missing, made, nan), fixed=True, floats=False)
 
 
 def _plain(values: Any) -> list[Any]:
@@ -390,10 +396,29 @@ def _plain(values: Any) -> list[Any]:
     return [v.decode() if isinstance(v, bytes) else v for v in values]
 
 
+def _by_number(n: NodeContext, pairs: dict[int, Any], missing: Array) -> Any:
+    """Values looked up in a table, the number itself the place; None when the numbers lie too far apart."""
+    if not pairs:
+        return None
+    low, high = min(pairs) - 1, max(pairs) + 1
+    if high - low > 4096 + 16 * len(pairs) or dtypes_of(missing) is None or not -(2**63) <= low < high < 2**63:
+        return None
+    table = np.full(high - low + 1, missing)
+    for key, value in pairs.items():
+        table[key - low] = value
+    x = n.x(0)
+    place = ops.sub(ops.max(ops.min(x, n.like(high, x)), n.like(low, x)), n.like(low, x))
+    return ops.gather(n.constant(table), place, axis=0)
+
+
 def _mapped(x: Array, table: dict[Any, Any], missing: Any, kind: Any, nan: Any = None) -> Array:
+    items = x.reshape(-1).tolist()
+    if nan is not None and x.dtype.kind == "f":
+        found = [nan if item != item else table.get(item, missing) for item in items]
+    else:
+        found = [table.get(item, missing) for item in items]
     result = np.empty(x.size, kind)
-    for i, item in enumerate(x.reshape(-1).tolist()):
-        result[i] = nan if isinstance(item, float) and item != item and nan is not None else table.get(item, missing)
+    result[:] = found
     return result.reshape(x.shape)
 
 
@@ -401,10 +426,10 @@ def _mapped(x: Array, table: dict[Any, Any], missing: Any, kind: Any, nan: Any =
 def _category_mapper(n: NodeContext) -> Any:
     names, numbers = n.strs("cats_strings"), n.ints("cats_int64s")
     if n.on_host(0):
-        default = n.int("default_int64", -1)
-        return n.host(lambda x: _mapped(x, dict(zip(names, numbers, strict=True)), default, np.int64))
-    text = n.str("default_string", "_Unused")
-    return n.host(lambda x: _mapped(x, dict(zip(numbers, names, strict=True)), text, object))
+        default, by_name = n.int("default_int64", -1), dict(zip(names, numbers, strict=True))
+        return n.host(lambda x: _mapped(x, by_name, default, np.int64), fixed=True, floats=False)
+    text, by_number = n.str("default_string", "_Unused"), dict(zip(numbers, names, strict=True))
+    return n.host(lambda x: _mapped(x, by_number, text, object), fixed=True, floats=False)
 
 
 @onnx_op("ZipMap", domain=ML)
@@ -416,9 +441,15 @@ def _zip_map(n: NodeContext) -> Any:
         rows = x.reshape(-1, x.shape[-1]).tolist()
         if len(x) and len(rows[0]) != len(keys):
             raise FormatError(f"there must be one label per column, got {len(keys)} for {len(rows[0])}")
+        if len(keys) == 2:  # displays are much faster than dict(zip())
+            a, b = keys
+            return Maps([{a: p, b: q} for p, q in rows])
+        if len(keys) == 3:
+            a, b, c = keys
+            return Maps([{a: p, b: q, c: r} for p, q, r in rows])
         return Maps([dict(zip(keys, row)) for row in rows])  # noqa: B905 (checked above, and much faster)
 
-    return n.host(run)
+    return n.host(run, fixed=True, floats=False)
 
 
 @onnx_op("DictVectorizer", domain=ML)

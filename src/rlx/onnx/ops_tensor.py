@@ -163,7 +163,7 @@ def _expand(n: NodeContext) -> Any:
 def _concat(n: NodeContext) -> Any:
     axis = n.int("axis", 1)
     if any(n.on_host(i) for i in range(n.n_inputs)):
-        return n.host(lambda *xs: np.concatenate(xs, axis))
+        return n.host(lambda *xs: np.concatenate(xs, axis), fixed=True, floats=False)
     xs = n.xs()
     return ops.concat(*xs, axis=axis) if len(xs) != 1 else xs[0]
 
@@ -230,7 +230,7 @@ def _indices(v: Value) -> Any:
 def _gather(n: NodeContext) -> Any:
     axis = n.int("axis", 0)
     if n.on_host(0):
-        return n.host(lambda x, i: np.take(x, i, axis))
+        return n.host(lambda x, i: x.take(i, axis), fixed=True, floats=False)
     x = n.x(0)
     if x.rank == 0:
         raise FormatError("the operand must have rank >= 1, got a scalar")

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from array import array
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,14 @@ def _normalizer(n: NodeContext) -> Any:
     change = {"LOWER": str.lower, "UPPER": str.upper}.get(case, str)
 
     def run(x: Array) -> Array:
-        kept = [s for s in x.reshape(-1) if (s if sensitive else s.lower()) not in stop]
-        changed = [change(s) for s in kept] or [""]
-        result = np.asarray(changed, object)
+        items = x.reshape(-1).tolist()
+        if stop:
+            items = [s for s in items if (s if sensitive else s.lower()) not in stop]
+        result = np.empty(max(1, len(items)), object)
+        result[:] = list(map(change, items)) or ""
         return result[None, :] if x.ndim == 2 else result
 
-    return n.host(run)
+    return n.host(run, fixed=not stop, floats=False)
 
 
 @onnx_op("StringSplit")
@@ -56,10 +59,7 @@ def _split(n: NodeContext) -> Any:
 
 @onnx_op("RegexFullMatch")
 def _regex(n: NodeContext) -> Any:
-    try:
-        pattern = re.compile(n.str("pattern"))
-    except re.error as error:
-        raise FormatError(f"the pattern must be a regular expression, got {n.str('pattern')!r} ({error})") from None
+    pattern = _compiled(n.str("pattern"))
     return n.host(lambda x: np.asarray([bool(pattern.fullmatch(s)) for s in x.reshape(-1)], np.bool_).reshape(x.shape))
 
 
@@ -85,61 +85,63 @@ def _tfidf(n: NodeContext) -> Any:
     scale = np.ones(width, np.float32)
     if weights:
         scale[np.asarray(places[: len(weights)])] = weights
-    lengths = sorted({len(g) for g in grams})
+    lengths = sorted({len(g) for g in grams} - {1})
     singles = {g[0]: places[i] for g, i in grams.items() if len(g) == 1}
-
-    def count(items: list[Any]) -> list[int]:
-        """Place of every n-gram that is found."""
-        found = [singles[i] for i in items if i in singles] if singles else []
-        for length in lengths:
-            if length == 1:
-                continue
-            for step in range(1, skips + 2):
-                reach = (length - 1) * step
-                for start in range(len(items) - reach):
-                    at = grams.get(tuple(items[start : start + reach + 1 : step]))
-                    if at is not None:
-                        found.append(places[at])
-        return found
+    longer = {g: places[i] for g, i in grams.items() if len(g) > 1}
 
     def run(x: Array) -> Array:
-        rows = x.reshape(-1).tolist() if x.ndim < 2 else x.tolist()
-        rows = [rows] if x.ndim < 2 else rows
-        table = np.zeros((len(rows), width), np.float32)
-        for line, items in zip(table, rows, strict=True):
-            for at in count(items):
-                line[at] += 1
+        rows = x.tolist() if x.ndim > 1 else [x.reshape(-1).tolist()]
+        counts = array("f", bytes(4 * len(rows) * width))
+        for row, items in enumerate(rows):
+            first = row * width
+            for at in map(singles.get, items) if singles else ():
+                if at is not None:
+                    counts[first + at] += 1
+            for length in lengths:
+                for step in range(1, skips + 2):
+                    for gram in zip(*[items[k * step :] for k in range(length)], strict=False):
+                        if gram in longer:
+                            counts[first + longer[gram]] += 1
+        table = np.frombuffer(counts, np.float32).reshape(len(rows), width)
         if mode == "IDF":
             table = np.where(table > 0, scale, np.float32(0))
         elif mode == "TFIDF":
             table *= scale
         return table[0] if x.ndim < 2 else table
 
-    return n.host(run)
+    return n.host(run, fixed=True)
 
 
 @onnx_op("Tokenizer", domain="com.microsoft")
 def _tokenizer(n: NodeContext) -> Any:
     mark, shortest, fill = n.int("mark", 0), n.int("mincharnum", 1), n.str("pad_value", "#")
     separators, expression = n.strs("separators", None), n.str("tokenexp", None)
+    split = separators is not None and separators not in ([], [""])
+    pattern = _compiled(expression or "|".join(separators or [])) if expression or split else None
 
     def tokens(text: str) -> list[str]:
-        if expression:
-            found = [m.group(0) for m in re.finditer(expression, text)]
-        elif separators and separators != [""]:
-            found = re.split("|".join(separators), text)
-        else:
+        if pattern is None:
             found = list(text)
-        return [t for t in found if len(t) >= shortest]
+        elif not expression:
+            found = pattern.split(text)
+        else:
+            found = pattern.findall(text) if not pattern.groups else [m.group(0) for m in pattern.finditer(text)]
+        return list(filter(None, found)) if shortest == 1 else [t for t in found if len(t) >= shortest]
 
     def run(x: Array) -> Array:
-        rows = [tokens(s) for s in x.reshape(-1)]
+        rows = list(map(tokens, x.reshape(-1).tolist()))
         if mark:
             rows = [["\x02", *r, "\x03"] for r in rows]
         width = max(map(len, rows), default=0)
-        table = np.full((len(rows), width), fill, object)
-        for line, r in zip(table, rows, strict=True):
-            line[: len(r)] = r
+        table = np.empty(len(rows) * width, object)
+        table[:] = [t for r in rows for t in r + [fill] * (width - len(r))]
         return table.reshape(*x.shape, width)
 
-    return n.host(run)
+    return n.host(run, floats=False)
+
+
+def _compiled(expression: str) -> "re.Pattern[str]":
+    try:
+        return re.compile(expression)
+    except re.error as error:
+        raise FormatError(f"the pattern must be a regular expression, got {expression!r} ({error})") from None

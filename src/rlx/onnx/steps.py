@@ -4,7 +4,7 @@ An ordinary model is one segment. Where a shape or a branch depends on data, the
 plan continues with one child per outcome that has been met.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +115,21 @@ class Segment(Step):
         if self.poison:
             self.variant.scratch[...] = 0xA5
         results = self.variant.executor.run({name: fetch(values, key) for name, key in self.reads}, threads, None)
-        store(values, self.first, results)
+        store(values, self.first, results.values())
+        return None
+
+
+class Views(Step):
+    """A segment that only gives values other shapes: nothing to compile, nothing to copy."""
+
+    def __init__(self, views: list[tuple[Key, tuple[int, ...]]], writes: int) -> None:
+        super().__init__()
+        self.views = views
+        self.first = writes
+
+    def run(self, values: list[Any], threads: int) -> Any:
+        """Reshape arrays that exist."""
+        store(values, self.first, [fetch(values, key).reshape(shape) for key, shape in self.views])
         return None
 
 
@@ -132,18 +146,38 @@ class Guard(Step):
 
 
 class Host(Step):
-    """A call of a Python function; the structure of what it returns is the outcome."""
+    """A call of a Python function; the structure of what it returns is the outcome.
 
-    def __init__(self, function: Callable[..., Any], arguments: list[Any], first: int) -> None:
+    Parameters
+    ----------
+    function : callable
+    arguments : list
+        Constants, slots, and lists of them.
+    first : int
+        Where the results go.
+    fixed : bool
+        The structure of the results follows from that of the arguments.
+    floats : bool
+        It computes with floats: NumPy's warnings are to be silenced.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], arguments: list[Any], first: int, *, fixed: bool, floats: bool
+    ) -> None:
         super().__init__()
-        self.function = function
-        self.arguments = arguments
         self.first = first
+        self.fixed = fixed
+        self.floats = floats
         self.count = 0
+        self.call = _bound(function, arguments)
 
     def run(self, values: list[Any], threads: int) -> Any:
         """Call it."""
-        results = self.function(*[actual(a, values) for a in self.arguments])
+        if self.floats:
+            with np.errstate(all="ignore"):
+                results = self.call(values)
+        else:
+            results = self.call(values)
         if not isinstance(results, tuple):
             results = (results,)
         self.count = len(results)
@@ -151,8 +185,18 @@ class Host(Step):
         return self.outcome(values)
 
     def outcome(self, values: list[Any]) -> Any:
-        """Structure of the results that are in `values`."""
-        return tuple(structure(v) for v in values[self.first : self.first + self.count])
+        """Structure of the results that are in `values`; None when it is fixed."""
+        if self.fixed:
+            return None
+        return tuple([structure(v) for v in values[self.first : self.first + self.count]])
+
+
+def _bound(function: Callable[..., Any], arguments: list[Any]) -> Callable[[list[Any]], Any]:
+    """The call of a function on a run's values."""
+    if len(arguments) == 1 and isinstance(arguments[0], Slot) and arguments[0].part is None:
+        index = arguments[0].index
+        return lambda values: function(values[index])
+    return lambda values: function(*[actual(a, values) for a in arguments])
 
 
 class Finish(Step):
@@ -166,18 +210,19 @@ class Finish(Step):
             own = isinstance(item, Slot) and item.index in fresh and item.part is None
             self.copies.append(not own)
             fresh = fresh - {item.index} if own else fresh
+        slots = [i.index for i in items if isinstance(i, Slot) and i.part is None]
+        self._slots = slots if len(slots) == len(items) else None
 
     def results(self, values: list[Any]) -> list[Any]:
         """Results that the caller may change."""
-        found = [actual(i, values) for i in self.items]
+        found = [values[i] for i in self._slots] if self._slots else [actual(i, values) for i in self.items]
         return [owned(v) if copy else v for v, copy in zip(found, self.copies, strict=True)]
 
 
-def store(values: list[Any], first: int, results: Any) -> None:
+def store(values: list[Any], first: int, results: Sequence[Any]) -> None:
     """Put results into consecutive slots, growing the list."""
-    missing = first + len(results) - len(values)
-    if missing > 0:
-        values.extend([None] * missing)
+    if first > len(values):
+        values.extend([None] * (first - len(values)))
     values[first : first + len(results)] = results
 
 
@@ -189,7 +234,7 @@ def owned(value: Any) -> Any:
 def actual(item: Any, values: list[Any]) -> Any:
     """The run's value of an item: slots looked up, lists walked."""
     if isinstance(item, Slot):
-        return fetch(values, item.key)
+        return values[item.index] if item.part is None else values[item.index][item.part]
     if type(item) is list:
         return [actual(i, values) for i in item]
     return item

@@ -22,7 +22,7 @@ from rlx.onnx import registry
 from rlx.onnx.block import Block, NodeDef
 from rlx.onnx.context import NodeContext
 from rlx.onnx.functions import definition, with_attributes
-from rlx.onnx.steps import Finish, Guard, Host, Key, Segment, Slot, Step, fetch, is_tensor
+from rlx.onnx.steps import Finish, Guard, Host, Key, Segment, Slot, Step, Views, fetch, is_tensor
 from rlx.onnx.tracing import GUARD_ELEMENTS, TraceGraph, element_count, transplant
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Tracer:
         self._slots = 0
         self._nodes = 0
         self.staged = False  # a segment or a host call came before
-        self._made: set[int] = set()  # slots that segments write
+        self._made: set[int] = set()  # slots that segments write and nothing else refers to
         self.graph = TraceGraph(core.name)
         self.ports: dict[Key, Value] = {}
         self.known: dict[Key, Any] = {}
@@ -301,7 +301,7 @@ class Tracer:
         if step is None:
             step = make()
             self._cursor.add(self._outcome, step)
-        self.staged = self.staged or isinstance(step, (Host, Segment))
+        self.staged = self.staged or isinstance(step, (Host, Segment, Views))
         if isinstance(step, Segment):
             self._made.update(range(step.first, step.first + len(step.variant.compiled.program.outputs)))
         if isinstance(step, Host) and self._taken < self._done:
@@ -342,7 +342,12 @@ class Tracer:
             first = self._slots
             self._slots += len(outputs)
             ports = dict(self.ports)
-            self._take(lambda: self._segment(old, ports, first))
+            views = _views(outputs, ports)
+            if views is None:
+                self._take(lambda: self._segment(old, ports, first))
+            else:
+                self._made.difference_update(key[0] for key, _ in views)
+                self._take(lambda: Views(views, first))
         self.graph = fresh
         self.ports = {}
         for s in self.scopes:
@@ -355,8 +360,10 @@ class Tracer:
         variant = self.core.compile(graph)
         return Segment(variant, [(v.node.name, k) for k, v in ports.items()], first, self.model.options.poison)
 
-    def host(self, function: Callable[..., Any], items: Sequence[Any]) -> tuple[Any, ...]:
-        """Call a Python function on concrete values; its results are new items."""
+    def host(
+        self, function: Callable[..., Any], items: Sequence[Any], *, fixed: bool = False, floats: bool = True
+    ) -> tuple[Any, ...]:
+        """Call a Python function on concrete values; its results are new items. See `Host`."""
         if self._captures is not None and not all(map(self.is_constant, items)):
             raise NotStaticError("a host call is needed inside a body")
         ready = [self._on_host(i) for i in items]
@@ -367,7 +374,8 @@ class Tracer:
                 results = function(*ready)
             return results if isinstance(results, tuple) else (results,)
         first = self._slots
-        step = self._take(lambda: Host(function, ready, first))
+        self._made.difference_update(_slots_of(ready))
+        step = self._take(lambda: Host(function, ready, first, fixed=fixed, floats=floats))
         assert isinstance(step, Host)
         return tuple(self.slot(value) for value in self.values[first : first + step.count])
 
@@ -534,6 +542,27 @@ def _replace(item: Any, by: Mapping[Value, Any]) -> Any:
 
 def _has_value(item: Any) -> bool:
     return isinstance(item, Value) or (isinstance(item, list) and any(map(_has_value, item)))
+
+
+def _views(outputs: Sequence[Value], ports: Mapping[Key, Value]) -> list[tuple[Key, tuple[int, ...]]] | None:
+    """Port and shape of every output when all are ports in other shapes, else None."""
+    keys = {v: k for k, v in ports.items()}
+    found: list[tuple[Key, tuple[int, ...]]] = []
+    for v in outputs:
+        source: Value | None = v
+        while source is not None and source.node.op.name == "reshape":
+            source = source.node.inputs[0]
+        if source is None or source not in keys:
+            return None
+        found.append((keys[source], tuple(v.shape)))  # type: ignore[arg-type]
+    return found
+
+
+def _slots_of(item: Any) -> list[int]:
+    """Indices of the slots in an item."""
+    if isinstance(item, list):
+        return [index for i in item for index in _slots_of(i)]
+    return [item.index] if isinstance(item, Slot) else []
 
 
 def _has_slot(item: Any) -> bool:

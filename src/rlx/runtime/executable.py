@@ -28,7 +28,7 @@ from rlx.runtime.binding import (
 from rlx.runtime.report import Explanation, MemoryReport, Profile, Signature, explain, memory_of
 from rlx.runtime.staged import Staged, is_dynamic
 from rlx.runtime.state import Handles
-from rlx.runtime.variant import Variant, settle
+from rlx.runtime.variant import Variant, collector_paused, settle
 from rlx.runtime.weights import WeightStore
 
 
@@ -71,14 +71,15 @@ class CompiledGraph:
     def _make(self, graph: Graph) -> Variant | Staged:
         if is_dynamic(graph):
             return Staged(eliminate_dead(graph), self._make)
-        try:
-            compiled = compile_static(graph, self.options)
-            if self._store is None:
-                self._store = WeightStore(compiled.table)
-            variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng)
-        except MemoryError as error:
-            raise out_of_memory(error, self.graph.name) from None
-        settle(compiled)
+        with collector_paused():
+            try:
+                compiled = compile_static(graph, self.options)
+                if self._store is None:
+                    self._store = WeightStore(compiled.table)
+                variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng)
+            except MemoryError as error:
+                raise out_of_memory(error, self.graph.name) from None
+            settle(compiled)
         return variant
 
     def _select(self, inputs: Mapping[str, Any]) -> Variant | Staged:

@@ -1,8 +1,9 @@
 """Variant: one compiled program with its own scratch and table of addresses."""
 
+import contextlib
 import gc
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rlx._kernels import _interp
 from rlx.compiler import Compiled
@@ -18,11 +19,26 @@ TRIM_BYTES = 4 << 20
 TRIM_NODES = 100
 
 
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Compile without the garbage collector, which would look at every object of the process again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def settle(compiled: Compiled) -> None:
-    """Give back what compiling left over, where it is worth the time."""
+    """Give back what compiling left over, where it is worth the time.
+
+    Called with the collector paused: what is new is all in its youngest generation.
+    """
     program = compiled.program
     if sum(w.nbytes for w in program.weights) > TRIM_BYTES or len(program.nodes) > TRIM_NODES:
-        gc.collect()  # graphs are cyclic
+        gc.collect(0)  # graphs are cyclic
         _interp.trim()
 
 
