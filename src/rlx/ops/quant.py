@@ -21,6 +21,7 @@ from rlx.ops.unary import cast_array
 
 SMALL = (i8, u8)
 QUANTISED = (i8, u8, i16, u16)
+_FEW = 4096
 
 
 def _wide(dtype: DType) -> DType:
@@ -126,7 +127,11 @@ def _spread_value(v: Any, x: Any, axis: int, block_size: int) -> Any:
 def _to(x: Any, dtype: DType) -> Any:
     from rlx import ops
 
-    return x if x.dtype == dtype else ops.cast(x, dtype=dtype)
+    if x.dtype == dtype:
+        return x
+    if x.array is not None and x.array.size <= _FEW and x.dtype in QUANTISED:  # exact, and one node less
+        return x.graph.constant(cast_array(x.array, dtype))
+    return ops.cast(x, dtype=dtype)
 
 
 def _quantize_in_ops(x: Any, scale: Any, zero: Any = None, *, axis: int, block_size: int, dtype: DType | None) -> Any:

@@ -1,5 +1,6 @@
 """What a pass is, and the manager that runs passes, verifies and reports."""
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,6 +57,15 @@ class PassManager:
         PassError
             A pass failed or left a malformed graph; names it and those before it.
         """
+        collects = gc.isenabled()
+        gc.disable()  # passes make many objects and no garbage worth looking for
+        try:
+            return self._run(graph)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _run(self, graph: Graph) -> Graph:
         given = graph
         for p in self.passes:
             start = time.perf_counter()

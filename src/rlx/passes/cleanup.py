@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from rlx.errors import ExecutionError
-from rlx.ir.graph import CONSTANT, Graph, Node, Rewriter, Value
+from rlx.ir.graph import CONSTANT, INPUT, PARAM, Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array
 from rlx.ir.types import static_shape
 
@@ -37,22 +37,33 @@ WEIGHTED = frozenset(
 )
 
 
-def eliminate_dead(graph: Graph) -> Graph:
-    """Drop nodes that no output needs. Inputs and parameters stay."""
+def _needed(graph: Graph) -> set[int]:
+    """Nodes that an output or a state needs, by id."""
     needed: set[int] = {id(v.node) for v in graph.outputs.values()}
     for node in reversed(graph.nodes):
         if id(node) in needed or node.op.has("stateful"):
             needed.add(id(node))
-            needed.update(id(v.node) for v in node.inputs if v is not None)
-    drop = [n for n in graph.nodes if id(n) not in needed and n.op.name not in ("input", "param")]
-    if not drop:
+            needed.update([id(v.node) for v in node.inputs if v is not None])
+    return needed
+
+
+def eliminate_dead(graph: Graph) -> Graph:
+    """Drop nodes that no output needs. Inputs and parameters stay."""
+    needed = _needed(graph)
+    if all(id(n) in needed or n.op is INPUT or n.op is PARAM for n in graph.nodes):
         return graph
-    gone = {id(n) for n in drop}
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        if id(node) not in gone:
+        if id(node) in needed or node.op is INPUT or node.op is PARAM:
             rewriter.copy(node)
     return rewriter.finish()
+
+
+def prune(graph: Graph) -> Graph:
+    """`eliminate_dead` in place, for a graph that the caller has just built."""
+    needed = _needed(graph)
+    graph.nodes = [n for n in graph.nodes if id(n) in needed or n.op is INPUT or n.op is PARAM]
+    return graph
 
 
 def _attr_key(value: Any) -> Any:
@@ -131,7 +142,7 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
     for name, v in wanted.items():
         part.output(name, rewriter.map[v])
     try:
-        values = evaluate(eliminate_dead(part))
+        values = evaluate(prune(part))
     except ExecutionError:
         return graph
     finally:
@@ -146,7 +157,7 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
                     result.replace(v, new)
         else:
             result.copy(node)
-    return eliminate_dead(result.finish())
+    return prune(result.finish())
 
 
 def _weights(graph: Graph) -> set[Value]:
@@ -233,7 +244,7 @@ def simplify(graph: Graph) -> Graph:
             rewriter.copy(node)
         else:
             changed = True
-    return eliminate_dead(rewriter.finish()) if changed else graph
+    return prune(rewriter.finish()) if changed else graph
 
 
 def _gather_of_range(r: Rewriter, node: Node, x: Value) -> bool:

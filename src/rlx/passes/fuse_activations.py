@@ -7,7 +7,7 @@ form; results agree within its tolerance. Half types keep their roundings and ar
 import math
 
 from rlx.ir.graph import Graph, Node, Rewriter, Value
-from rlx.passes.cleanup import eliminate_dead
+from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import FLOATS
 
 Match = tuple[str, Value, dict[str, float]]
@@ -33,7 +33,7 @@ def fuse_activations(graph: Graph) -> Graph:
             continue
         name, x, attrs = match
         rewriter.replace(node.outputs[0], rewriter.emit(TABLE[name], [rewriter.map[x]], attrs, node)[0])
-    return eliminate_dead(rewriter.finish())
+    return prune(rewriter.finish())
 
 
 def _number(v: Value | None) -> float | None:

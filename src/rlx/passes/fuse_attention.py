@@ -13,7 +13,7 @@ import numpy as np
 
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.types import broadcast
-from rlx.passes.cleanup import eliminate_dead
+from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import FLOATS, Readers
 from rlx.passes.views import View, trace
 
@@ -53,7 +53,7 @@ def fuse_attention(graph: Graph) -> Graph:
             _emit(rewriter, found[id(node)], node)
         elif id(node) not in inside:
             rewriter.copy(node)
-    return eliminate_dead(rewriter.finish())
+    return prune(rewriter.finish())
 
 
 def _factor(node: Node) -> tuple[Value, float] | None:

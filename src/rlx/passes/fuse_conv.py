@@ -1,9 +1,9 @@
 """Convolutions absorb what surrounds them.
 
-`fold_batch_norm`: a batch norm, or a product or sum with one constant per channel, that alone reads
-a convolution with constant weights goes into these weights (a re-association: the weights are scaled
-in f64 and rounded once). `fuse_conv`: bias, activations and residual sums run on the tile of a
-channels-last convolution, each with its own rounding.
+`fold_batch_norm`: a batch norm, or a product or sum with one constant per channel, that alone reads a
+convolution with constant weights goes into these weights (a re-association: scale and shift are formed
+in f64, the weights are scaled in their own type). `fuse_conv`: bias, activations and residual sums run
+on the tile of a channels-last convolution, each with its own rounding.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array
-from rlx.passes.cleanup import eliminate_dead
+from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import FLOATS, Chain, Readers, grow, operands
 from rlx.passes.fuse_matmul import emit_int8
 
@@ -99,7 +99,7 @@ def fold_batch_norm(graph: Graph) -> Graph:
             _emit_folded(rewriter, *last[id(node)], node)
         elif id(node) not in inside:
             rewriter.copy(node)
-    return eliminate_dead(rewriter.finish())
+    return prune(rewriter.finish())
 
 
 def _constant_weights(node: Node) -> bool:
@@ -109,18 +109,18 @@ def _constant_weights(node: Node) -> bool:
 def _emit_folded(rewriter: Rewriter, conv: Node, affine: _Affine, like: Node) -> None:
     x, w, b = (*conv.inputs, None)[:3]
     assert x is not None and w is not None and w.array is not None
-    weights = w.array.astype(np.float64)
+    kind = w.array.dtype
+    scale = affine.scale.astype(kind)
     if conv.op.name == "conv":
-        weights = weights * affine.scale.reshape(-1, *(1,) * (w.rank - 1))
+        weights = w.array * scale.reshape(-1, *(1,) * (w.rank - 1))
     else:  # [C, OC / groups, kernel...]: the output channels of group g are rows of its input channels
         groups = conv.attrs["groups"]
-        per = affine.scale.reshape(groups, 1, -1, *(1,) * (w.rank - 2))
-        weights = (weights.reshape(groups, -1, *weights.shape[1:]) * per).reshape(weights.shape)
+        per = scale.reshape(groups, 1, -1, *(1,) * (w.rank - 2))
+        weights = (w.array.reshape(groups, -1, *w.array.shape[1:]) * per).reshape(w.array.shape)
     shift = affine.shift
     if b is not None and b.array is not None:
         shift = shift + b.array.astype(np.float64) * affine.scale
-    kind = w.array.dtype
-    new_w = rewriter.graph.constant(weights.astype(kind), name=f"{conv.name}/weights")
+    new_w = rewriter.graph.constant(weights, name=f"{conv.name}/weights")
     new_b = rewriter.graph.constant(shift.astype(kind), name=f"{conv.name}/bias")
     new = rewriter.emit(conv.op, [rewriter.map[x], new_w, new_b], conv.attrs, like)
     rewriter.replace(like.outputs[0], new[0])
@@ -156,4 +156,4 @@ def fuse_conv(graph: Graph) -> Graph:
             rewriter.replace(node.outputs[0], new[0])
         elif id(node) not in inside:
             rewriter.copy(node)
-    return eliminate_dead(rewriter.finish())
+    return prune(rewriter.finish())

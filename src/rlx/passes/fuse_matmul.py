@@ -7,7 +7,7 @@ become strides, a transpose of the result that keeps the last axis becomes the l
 
 from rlx.dtypes import f32
 from rlx.ir.graph import CONSTANT, PARAM, Graph, Node, Rewriter, Value
-from rlx.passes.cleanup import eliminate_dead
+from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import FLOATS, Chain, Readers, grow, operands
 
 
@@ -41,7 +41,7 @@ def fuse_matmul(graph: Graph) -> Graph:
                 emit_int8(rewriter, product, chain, node)
         elif id(node) not in inside:
             rewriter.copy(node)
-    return eliminate_dead(rewriter.finish())
+    return prune(rewriter.finish())
 
 
 def _fits(node: Node) -> bool:

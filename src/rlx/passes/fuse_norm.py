@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.types import normal_axes
-from rlx.passes.cleanup import eliminate_dead
+from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import FLOATS, Readers
 
 
@@ -159,7 +159,7 @@ def fuse_norm(graph: Graph) -> Graph:
             operands.append(new)
         made = rewriter.emit(TABLE[norm.kind], operands, {"axis": norm.axis, "eps": norm.eps}, node)
         rewriter.replace(node.outputs[0], made[0])
-    return eliminate_dead(rewriter.finish())
+    return prune(rewriter.finish())
 
 
 def fuse_add_norm(graph: Graph) -> Graph:

@@ -17,7 +17,7 @@ from rlx.dtypes import DType, f32, i8, i32, u8
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array
 from rlx.ops.int8 import bounds
-from rlx.passes.cleanup import eliminate_dead
+from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import Readers, is_row
 
 SMALL = (i8, u8)
@@ -77,7 +77,7 @@ def fuse_quantised(graph: Graph) -> Graph:
             _emit(rewriter, match[0])
         else:
             _emit_scaled(rewriter, *match[0], node)
-    return eliminate_dead(rewriter.finish())
+    return prune(rewriter.finish())
 
 
 def _dequantised(v: Value | None) -> _Linear | None:
@@ -289,7 +289,7 @@ def depthwise_in_floats(graph: Graph) -> Graph:
             _emit_depthwise(rewriter, node)
         else:
             rewriter.copy(node)
-    return eliminate_dead(rewriter.finish())
+    return prune(rewriter.finish())
 
 
 def _depthwise(node: Node) -> bool:

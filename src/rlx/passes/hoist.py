@@ -11,7 +11,7 @@ one op.
 
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.types import normal_axis
-from rlx.passes.cleanup import eliminate_dead
+from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import Readers, is_row
 
 _CHAINS = {"reduce_max": "max", "reduce_min": "min", "reduce_sum": "add", "reduce_prod": "mul"}
@@ -32,7 +32,7 @@ def hoist_elementwise(graph: Graph) -> Graph:
             changed = True
         else:
             rewriter.copy(node)
-    return eliminate_dead(rewriter.finish()) if changed else graph
+    return prune(rewriter.finish()) if changed else graph
 
 
 def _hoist(rewriter: Rewriter, node: Node, readers: Readers) -> bool:
@@ -93,7 +93,7 @@ def reduce_stacks(graph: Graph) -> Graph:
             changed = True
         else:
             rewriter.copy(node)
-    return eliminate_dead(rewriter.finish()) if changed else graph
+    return prune(rewriter.finish()) if changed else graph
 
 
 def _stack(rewriter: Rewriter, node: Node) -> bool:

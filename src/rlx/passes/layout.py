@@ -15,7 +15,7 @@ import numpy as np
 from rlx.ir.dims import product
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.types import normal_axis
-from rlx.passes.cleanup import eliminate_dead
+from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import Readers
 
 # Ops whose channels-last twin <name>_nhwc takes the same operands and attributes.
@@ -44,7 +44,7 @@ def channels_last(graph: Graph) -> Graph:
     names = {f"{d}_nhwc" for d in DRIVERS} & set(TABLE)
     if not any(f"{n.op.name}_nhwc" in names for n in graph.nodes):
         return graph
-    return eliminate_dead(_Layout(graph).run())
+    return prune(_Layout(graph).run())
 
 
 class _Layout:
