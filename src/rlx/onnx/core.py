@@ -93,6 +93,8 @@ class Core:
             if len(self.plans) >= MAX_PLANS:
                 self.plans.pop(next(iter(self.plans)))
             root = self.plans[key] = Start()
+        elif len(self.plans) > 1:
+            self.plans[key] = self.plans.pop(key, root)  # used last
         return root
 
     def run(self, values: Sequence[Any], threads: int = 0) -> list[Any]:
@@ -118,6 +120,8 @@ class Core:
                     raise ExecutionError(f"graph {self.name!r}: sizes must fit the memory, got {error}") from None
                 except RecursionError:
                     raise FormatError(f"graph {self.name!r}: graphs and functions are nested too deep") from None
+            elif len(step.children) > 1:
+                step.children[outcome] = step.children.pop(outcome, child)  # used last
             step = child
             if isinstance(step, Finish):
                 return step
