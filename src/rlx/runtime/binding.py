@@ -124,7 +124,8 @@ def shape_of(value: Any, what: str) -> tuple[int, ...]:
         It has none.
     """
     if isinstance(value, np.ndarray):
-        return value.shape
+        shape: tuple[int, ...] = value.shape
+        return shape
     try:
         return tuple(np.shape(value))
     except RlxError:
