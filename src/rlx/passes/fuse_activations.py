@@ -1,14 +1,17 @@
 """Activations spelled out in several ops become the op itself: silu, hard_swish, gelu, mish, leaky_relu.
 
 The named op computes the same function without the cancellation and the passes over memory of the long
-form; results agree within its tolerance. Half types keep their roundings and are left alone.
+form; results agree within its tolerance. Half types keep their roundings and are left alone. Ahead of a
+quantisation gelu takes the erf form: there its far tail, below any quantisation step, is 0 instead of
+denormal numbers, on which processors are slow.
 """
 
 import math
 
+from rlx.dtypes import f32
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.passes.cleanup import prune
-from rlx.passes.epilogue import FLOATS
+from rlx.passes.epilogue import FLOATS, Readers
 
 Match = tuple[str, Value, dict[str, float]]
 
@@ -18,22 +21,46 @@ def fuse_activations(graph: Graph) -> Graph:
     from rlx.ops import TABLE
 
     found: dict[int, Match] = {}
+    readers = Readers(graph)
+    spelled = {id(n) for n in graph.nodes if n.op.name == "gelu" and _is_quantised(n, readers)}
     for node in graph.nodes:
         if node.op.name in ("mul", "div", "max") and node.outputs[0].dtype in FLOATS:
             match = _leaky(node) if node.op.name == "max" else _product(node)
+            if match is not None and match[0] == "gelu" and _is_quantised(node, readers):
+                continue
             if match is not None and match[1].type == node.outputs[0].type:
                 found[id(node)] = match
-    if not found:
+    if not found and not spelled:
         return graph
     rewriter = Rewriter(graph)
     for node in graph.nodes:
         match = found.get(id(node))
+        if id(node) in spelled:
+            _spell(rewriter, node)
+            continue
         if match is None:
             rewriter.copy(node)
             continue
         name, x, attrs = match
         rewriter.replace(node.outputs[0], rewriter.emit(TABLE[name], [rewriter.map[x]], attrs, node)[0])
     return prune(rewriter.finish())
+
+
+def _is_quantised(node: Node, readers: Readers) -> bool:
+    """Whether a quantisation alone reads an f32 value."""
+    reader = readers.only(node.outputs[0])
+    return reader is not None and reader.op.name == "quantize_linear" and node.outputs[0].dtype == f32
+
+
+def _spell(rewriter: Rewriter, node: Node) -> None:
+    """x / 2 (1 + erf(x / sqrt 2))."""
+    from rlx import ops
+
+    x = rewriter.get(node.inputs[0])
+    start = len(rewriter.graph.nodes)
+    rewriter.replace(node.outputs[0], (x * 0.5) * (ops.erf(x * math.sqrt(0.5)) + 1.0))  # type: ignore[operator]
+    for made in rewriter.graph.nodes[start:]:
+        made.loc = node.loc
 
 
 def _number(v: Value | None) -> float | None:
