@@ -26,6 +26,6 @@ def _int8(size: Any, dtype: str) -> Any:
 class Recurrent(common.Family):
     """(steps, batch, features, hidden)."""
 
-    families = ("rnn", "lstm_int8")
+    families = ("rnn",)
     cases = {"lstm": _layer(ops.lstm, 4), "gru": _layer(ops.gru, 3), "rnn": _layer(ops.rnn, 1), "lstm, 8 bits": _int8}
     params = common.axes(cases, ("f32",), [(1, 1, 128, 128), (32, 1, 128, 128), (64, 16, 64, 64)])

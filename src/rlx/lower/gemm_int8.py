@@ -69,6 +69,13 @@ def packed_bytes(k: int, n: int, level: str | None = None) -> int:
     return -(-n // nr) * nr * (-(-k // kg) * kg + 4)
 
 
+def code_bytes(k: int, level: str | None = None) -> int:
+    """Bytes of a row of k codes with its sum, as the recurrent kernels keep it."""
+    isa = gemm.level_of("matmul.int8", level)
+    terms = -(-k // _GROUP[isa]) * _GROUP[isa] * _TERM_BYTES[isa]
+    return -(-terms // 4) * 4 + 4
+
+
 def plan_pack(
     k: int,
     n: int,

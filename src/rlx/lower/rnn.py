@@ -1,9 +1,13 @@
 """Recurrent layers: weights into panels (ahead where they are constant), all steps projected, then the recurrence."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.ir.graph import Node, Value
-from rlx.lower.context import Context, lowering, shape_of
+from rlx.lower import gemm_int8
+from rlx.lower.context import Context, lowering, shape_of, size_of
 from rlx.lower.packing import packed
 from rlx.lower.program import Arg, Attrs, Operand, Transform
 from rlx.ops.rnn import ACTIVATIONS, GATES, chosen_activations
@@ -44,6 +48,34 @@ def _biases(ctx: Context, value: Value, order: list[int], hidden: int, apart: bo
     return place, place.at(both) if apart else None
 
 
+def _recurrence(kind: str, at: Mapping[str, Any], dirs: int, seq: int, batch: int, hidden: int, block: int,
+                flag: bool) -> Attrs:
+    """Attributes of the kernels of a recurrence."""
+    major = at.get("layout", 0)
+    h_d, h_b = (hidden, dirs * hidden) if major else (batch * hidden, hidden)
+    acts = chosen_activations(kind, dirs, at["activations"], at["activation_alpha"], at["activation_beta"])
+    return {
+        "dirs": dirs,
+        "seq": seq,
+        "batch": batch,
+        "hidden": hidden,
+        "reverse": ("forward", "reverse", "bidirectional").index(at["direction"]),
+        "block": block,
+        "flag": int(flag),
+        "y_t": dirs * hidden if major else dirs * batch * hidden,
+        "y_d": hidden if major else batch * hidden,
+        "y_b": seq * dirs * hidden if major else hidden,
+        "h_d": h_d,
+        "h_b": h_b,
+        "s_d": h_d,
+        "s_b": h_b,
+        "clip": at["clip"],
+        "acts": [_CODES[name] for name, _, _ in acts],
+        "alpha": [alpha for _, alpha, _ in acts],
+        "beta": [beta for _, _, beta in acts],
+    }
+
+
 @lowering("lstm", "gru", "rnn")
 def lower_recurrent(ctx: Context, node: Node) -> None:
     """Project all time steps, then run the recurrence; results nobody reads are not written."""
@@ -80,24 +112,6 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
         grain=12,
         cost=work * (depth + 1) * 0.04 + 50,
     )
-    y = shape_of(node.outputs[0])
-    if at["layout"]:
-        strides = {
-            "y_t": dirs * hidden,
-            "y_d": hidden,
-            "y_b": y[1] * dirs * hidden,
-            "h_d": hidden,
-            "h_b": dirs * hidden,
-        }
-    else:
-        strides = {
-            "y_t": dirs * batch * hidden,
-            "y_d": batch * hidden,
-            "y_b": hidden,
-            "h_d": batch * hidden,
-            "h_b": hidden,
-        }
-    acts = chosen_activations(kind, dirs, at["activations"], at["activation_alpha"], at["activation_beta"])
     scratch = ctx.write(ctx.temp(dirs * batch * _BUFFERS[kind] * pad * dtype.itemsize, f"{node.name}/state"))
     results = [ctx.write(v) if ctx.uses.get(v) else None for v in node.outputs]
     own: list[Arg | None] = []
@@ -111,24 +125,71 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
     ctx.call(
         f"{kind}.{dtype}",
         [ctx.read(z), ctx.read(r_place), *own, *results, scratch],
-        {
-            "dirs": dirs,
-            "seq": seq,
-            "batch": batch,
-            "hidden": hidden,
-            "reverse": ("forward", "reverse", "bidirectional").index(at["direction"]),
-            "block": _ROWS,
-            "flag": int(linear or (kind == "lstm" and at["input_forget"])),
-            **strides,
-            "s_d": strides["h_d"],
-            "s_b": strides["h_b"],
-            "clip": at["clip"],
-            "acts": [_CODES[name] for name, _, _ in acts],
-            "alpha": [alpha for _, alpha, _ in acts],
-            "beta": [beta for _, _, beta in acts],
-        },
+        _recurrence(kind, at, dirs, seq, batch, hidden, _ROWS, linear or (kind == "lstm" and at["input_forget"])),
         extent=dirs * -(-batch // _ROWS),
         grain=1,
         cost=work * (hidden + 20) * 0.05 + 50,
     )
 
+
+
+def _int8_weights(ctx: Context, w: Value, hidden: int) -> Operand:
+    """w or r of bytes in panels, the sums of the columns behind them."""
+    dirs, depth, signed = shape_of(w)[0], shape_of(w)[1], int(w.dtype.kind == "i")
+    count = -(-hidden // 16)
+    group = gemm_int8.panel(ctx.isa)[2]
+    attrs: Attrs = {"dirs": dirs, "hidden": hidden, "depth": depth, "signed": signed, "order": _ORDER["lstm"]}
+    nbytes = dirs * count * 64 * (-(-depth // group) * group + 4)
+    return packed(ctx, w, Transform("rnn_pack.int8", attrs, nbytes, dirs * count,
+                                    ("rnn_pack_int8", ctx.isa, dirs, hidden, depth, signed)))
+
+
+def _columns(ctx: Context, value: Value | None, hidden: int) -> Arg | None:
+    """A scale or zero point for every column of the panels."""
+    if value is None or (value.array is not None and value.dtype == dtypes.i8 and not value.array.any()):
+        return None
+    dirs = shape_of(value)[0]
+    n = size_of(value) // dirs
+    count = -(-hidden // 16)
+    attrs: Attrs = {"dirs": dirs, "hidden": hidden, "dir": n, "column": int(n > 1), "order": _ORDER["lstm"]}
+    transform = Transform(f"rnn_columns.{value.dtype}", attrs, dirs * count * 256, dirs * count,
+                          ("rnn_columns", dirs, hidden, n))
+    return ctx.read(packed(ctx, value, transform))
+
+
+@lowering("dynamic_quantize_lstm")
+def lower_dynamic_quantize_lstm(ctx: Context, node: Node) -> None:
+    """x to codes, all time steps projected, then the recurrence, which quantises the states itself."""
+    x, w, r, w_scale, r_scale, w_zero, r_zero, b, lens, h0, c0, p = [*node.inputs, *[None] * 12][:12]
+    assert x is not None and w is not None and r is not None
+    at = node.attrs
+    seq, batch, depth = shape_of(x)
+    dirs, hidden = shape_of(r)[:2]
+    rows, pad = seq * batch, -(-hidden // 16) * 16
+
+    def codes(n: int, k: int, label: str) -> Operand:
+        return ctx.temp(n * gemm_int8.code_bytes(k, ctx.isa), f"{node.name}/{label}")
+
+    x_codes, params = codes(rows, depth, "x"), ctx.temp(8, f"{node.name}/scale")
+    ctx.call("rnn_quantize.int8", [ctx.read(x), ctx.maybe(lens), ctx.write(x_codes), ctx.write(params)],
+             {"seq": seq, "batch": batch, "inputs": depth}, extent=1, cost=rows * depth * 0.3 + 50)
+    z = ctx.temp(dirs * rows * 4 * pad * 4, f"{node.name}/z")
+    ctx.call(
+        "rnn_project.int8",
+        [ctx.read(x_codes), ctx.read(params), ctx.read(_int8_weights(ctx, w, hidden)), _columns(ctx, w_scale, hidden),
+         _columns(ctx, w_zero, hidden), ctx.write(z)],
+        {"dirs": dirs, "seq": seq, "batch": batch, "inputs": depth, "hidden": hidden},
+        extent=dirs * rows, grain=12, cost=dirs * rows * 4 * pad * (depth + 20) * 0.015 + 50,
+    )
+    scratch = ctx.write(ctx.temp(dirs * batch * _BUFFERS["lstm"] * pad * 4, f"{node.name}/state"))
+    ctx.call(
+        "dynamic_quantize_lstm.f32",
+        [ctx.read(z), ctx.read(_int8_weights(ctx, r, hidden)), _columns(ctx, r_scale, hidden),
+         _columns(ctx, r_zero, hidden),
+         None if b is None else ctx.read(_biases(ctx, b, _ORDER["lstm"], hidden, False)[0]),
+         None if p is None else ctx.read(_panels(ctx, p, _PEEPHOLES, hidden, 1)),
+         *map(ctx.maybe, (lens, h0, c0)), *(ctx.write(v) if ctx.uses.get(v) else None for v in node.outputs), scratch,
+         ctx.write(codes(dirs * batch, hidden, "h"))],
+        _recurrence("lstm", at, dirs, seq, batch, hidden, max(1, batch), at["input_forget"]),
+        extent=dirs if batch else 0, grain=1, cost=dirs * rows * 4 * pad * (hidden + 20) * 0.02 + 50,
+    )

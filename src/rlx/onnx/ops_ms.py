@@ -323,35 +323,20 @@ def _dequantize(n: NodeContext) -> Any:
 
 @onnx_op("DynamicQuantizeLSTM", domain=MS)
 def _dynamic_quantize_lstm(n: NodeContext) -> Any:
-    """LSTM with int8 weights [D, I, 4H] and [D, H, 4H], widened for options that no 8-bit kernel has."""
-    x, b, lens, h, c, p = n.x(0), n.opt(3), n.opt(4), n.opt(5), n.opt(6), n.opt(7)
-
-    def weight(i: int, scale: int) -> Any:
-        q, s, z = n.x(i), n.x(scale), n.x(scale + 1)
-        wide = ops.cast(q, dtype=dtypes.i32)
-        shape = (dim(q, 0), 1, -1)
-        zero = ops.reshape(ops.cast(z, dtype=dtypes.i32), shape=shape)
-        real = ops.mul(ops.cast(ops.sub(wide, zero), dtype=dtypes.f32), ops.reshape(s, shape=shape))
-        return ops.transpose(real, perm=(0, 2, 1))
-
-    names = n.strs("activations", None)
-    plain = p is None and not n.float("clip", 0.0) and not n.int("input_forget", 0)
-    if plain and [str(a).lower() for a in names or ()] in ([], ["sigmoid", "tanh", "tanh"] * (len(names or ()) // 3)):
-        return ops.dynamic_quantize_lstm(
-            x, n.x(1), n.x(2), n.x(8), n.x(10), n.x(9), n.x(11), b, lens, h, c, direction=n.str("direction", "forward")
-        )
     attrs: dict[str, Any] = {
         "direction": n.str("direction", "forward"),
         "clip": n.float("clip", 0.0),
         "input_forget": bool(n.int("input_forget", 0)),
     }
+    names = n.strs("activations", None)
     if names:
         attrs.update(
             activations=names,
             activation_alpha=n.floats("activation_alpha", None),
             activation_beta=n.floats("activation_beta", None),
         )
-    return ops.lstm(x, weight(1, 8), weight(2, 10), b, lens, h, c, p, **attrs)
+    quantised = [n.x(i) for i in (0, 1, 2, 8, 10, 9, 11)]
+    return ops.dynamic_quantize_lstm(*quantised, *(n.opt(i) for i in range(3, 8)), **attrs)
 
 
 @onnx_op("MatMulNBits", domain=MS)

@@ -28,6 +28,40 @@ enum { RLX_KG = 2, RLX_INT8_VNNI = 0 };
 typedef int16_t rlx_int8_term;
 #endif
 
+typedef int32_t rlx_int_u __attribute__((aligned(1), may_alias));
+
+/* RLX_INT8_DOT: acc += products of the RLX_KG terms at a with the RLX_KG x RLX_W32 bytes at b. */
+#if defined(__AVX512VNNI__)
+#define RLX_INT8_LOAD(p) ((rlx_vi32)_mm512_loadu_si512(p))
+#define RLX_INT8_DOT(acc, a, b) ((rlx_vi32)_mm512_dpbusd_epi32((__m512i)(acc), (__m512i)(a), (__m512i)(b)))
+#elif defined(__AVX2__)
+#define RLX_INT8_LOAD(p) ((rlx_vi32)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(p))))
+#define RLX_INT8_DOT(acc, a, b) ((acc) + (rlx_vi32)_mm256_madd_epi16((__m256i)(a), (__m256i)(b)))
+#elif defined(__SSE2__)
+RLX_ALWAYS_INLINE rlx_vi32 rlx_int8_widen(const int8_t *p) {
+    __m128i v = _mm_loadl_epi64((const __m128i *)p);
+    return (rlx_vi32)_mm_srai_epi16(_mm_unpacklo_epi8(v, v), 8);
+}
+#define RLX_INT8_LOAD(p) rlx_int8_widen(p)
+#define RLX_INT8_DOT(acc, a, b) ((acc) + (rlx_vi32)_mm_madd_epi16((__m128i)(a), (__m128i)(b)))
+#else
+typedef int16_t rlx_int8_words __attribute__((vector_size(RLX_VBYTES)));
+RLX_ALWAYS_INLINE rlx_vi32 rlx_int8_widen(const int8_t *p) {
+    rlx_int8_words v;
+    for (int i = 0; i < 2 * RLX_W32; i++)
+        v[i] = p[i];
+    return (rlx_vi32)v;
+}
+RLX_ALWAYS_INLINE rlx_vi32 rlx_int8_dot(rlx_vi32 acc, rlx_vi32 a, rlx_vi32 b) {
+    for (int i = 0; i < RLX_W32; i++)
+        acc[i] += ((rlx_int8_words)a)[2 * i] * ((rlx_int8_words)b)[2 * i] +
+                  ((rlx_int8_words)a)[2 * i + 1] * ((rlx_int8_words)b)[2 * i + 1];
+    return acc;
+}
+#define RLX_INT8_LOAD(p) rlx_int8_widen(p)
+#define RLX_INT8_DOT(acc, a, b) rlx_int8_dot(acc, a, b)
+#endif
+
 /* What follows the product, in this order; see gemm_int8.c. */
 typedef struct rlx_int8_post {
     int64_t a_signed, b_signed;

@@ -33,38 +33,6 @@
 #include "template.h"
 
 typedef rlx_vi32 V;
-typedef int32_t int_u __attribute__((aligned(1), may_alias));
-
-/* DOT: acc += products of the KG terms at a with the KG x W bytes at b. */
-#if defined(__AVX512VNNI__)
-#define LOAD_B(p) ((V)_mm512_loadu_si512(p))
-#define DOT(acc, a, b) ((V)_mm512_dpbusd_epi32((__m512i)(acc), (__m512i)(a), (__m512i)(b)))
-#elif defined(__AVX2__)
-#define LOAD_B(p) ((V)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(p))))
-#define DOT(acc, a, b) ((acc) + (V)_mm256_madd_epi16((__m256i)(a), (__m256i)(b)))
-#elif defined(__SSE2__)
-RLX_ALWAYS_INLINE V widen(const int8_t *p) {
-    __m128i v = _mm_loadl_epi64((const __m128i *)p);
-    return (V)_mm_srai_epi16(_mm_unpacklo_epi8(v, v), 8);
-}
-#define LOAD_B(p) widen(p)
-#define DOT(acc, a, b) ((acc) + (V)_mm_madd_epi16((__m128i)(a), (__m128i)(b)))
-#else
-typedef int16_t words __attribute__((vector_size(RLX_VBYTES)));
-RLX_ALWAYS_INLINE V widen(const int8_t *p) {
-    words v;
-    for (int i = 0; i < 2 * W; i++)
-        v[i] = p[i];
-    return (V)v;
-}
-RLX_ALWAYS_INLINE V dot(V acc, V a, V b) {
-    for (int i = 0; i < W; i++)
-        acc[i] += ((words)a)[2 * i] * ((words)b)[2 * i] + ((words)a)[2 * i + 1] * ((words)b)[2 * i + 1];
-    return acc;
-}
-#define LOAD_B(p) widen(p)
-#define DOT(acc, a, b) dot(acc, a, b)
-#endif
 
 RLX_ALWAYS_INLINE void micro(const int MR, const int NP, const rlx_int8_tile *t, const int8_t *b,
                              int32_t *c) {
@@ -76,11 +44,11 @@ RLX_ALWAYS_INLINE void micro(const int MR, const int NP, const rlx_int8_tile *t,
         UNROLL for (int j = 0; j < NP; j++) acc[i][j] = (V){0};
     for (int64_t k = t->depth; k > 0; k -= RLX_KG) {
         V bv[8];
-        UNROLL for (int j = 0; j < NP; j++) bv[j] = LOAD_B(b + j * bp);
+        UNROLL for (int j = 0; j < NP; j++) bv[j] = RLX_INT8_LOAD(b + j * bp);
         UNROLL for (int i = 0; i < MR; i++) {
             const rlx_int8_term *p = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12;
-            V x = *(const int_u *)(p + i % 3 * lda) - (V){0};
-            UNROLL for (int j = 0; j < NP; j++) acc[i][j] = DOT(acc[i][j], x, bv[j]);
+            V x = *(const rlx_int_u *)(p + i % 3 * lda) - (V){0};
+            UNROLL for (int j = 0; j < NP; j++) acc[i][j] = RLX_INT8_DOT(acc[i][j], x, bv[j]);
         }
         a0 += RLX_KG, a3 += RLX_KG, a6 += RLX_KG, a9 += RLX_KG, a12 += RLX_KG;
         b += RLX_KG * W;

@@ -57,13 +57,7 @@
  * 17 us : 37 us. One row is bound by reading R from L2 once a step. */
 #include "abi.h"
 #include "lanes.h"
-
-enum rlx_act {
-    ACT_SIGMOID, ACT_TANH, ACT_RELU, ACT_AFFINE, ACT_LEAKY_RELU, ACT_THRESHOLDED_RELU,
-    ACT_SCALED_TANH, ACT_HARD_SIGMOID, ACT_ELU, ACT_SOFTSIGN, ACT_SOFTPLUS
-};
-
-static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+#include "rnn.h"
 
 #define T float
 #define V vf
@@ -90,9 +84,6 @@ static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 #define PACK "dirs gates hidden depth row dir order:*"
 #define BIAS "dirs gates hidden dir order:*"
 #define PROJECT "dirs seq batch inputs hidden gates x_t x_b"
-#define RECUR \
-    "dirs seq batch hidden reverse block flag y_t y_d y_b h_d h_b s_d s_b clip:f " \
-    "acts:* alpha:* beta:*"
 
 const rlx_kernel_row rlx_rows_rnn[] = {
     {"rnn_pack.f32", pack_f32, PACK, 0},
@@ -101,11 +92,11 @@ const rlx_kernel_row rlx_rows_rnn[] = {
     {"rnn_pack_bias.f64", pack_bias_f64, BIAS, 0},
     {"rnn_project.f32", project_f32, PROJECT, 0},
     {"rnn_project.f64", project_f64, PROJECT, 0},
-    {"lstm.f32", lstm_f32, RECUR, 0},
-    {"lstm.f64", lstm_f64, RECUR, 0},
-    {"gru.f32", gru_f32, RECUR, 0},
-    {"gru.f64", gru_f64, RECUR, 0},
-    {"rnn.f32", rnn_f32, RECUR, 0},
-    {"rnn.f64", rnn_f64, RECUR, 0},
+    {"lstm.f32", lstm_f32, RLX_RECURRENT, 0},
+    {"lstm.f64", lstm_f64, RLX_RECURRENT, 0},
+    {"gru.f32", gru_f32, RLX_RECURRENT, 0},
+    {"gru.f64", gru_f64, RLX_RECURRENT, 0},
+    {"rnn.f32", rnn_f32, RLX_RECURRENT, 0},
+    {"rnn.f64", rnn_f64, RLX_RECURRENT, 0},
     {NULL, NULL, NULL, 0},
 };
