@@ -231,9 +231,29 @@ static int gemm_info(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t
     return RLX_OK;
 }
 
+/* KG x W (or less) bytes of B at src to a group of a panel; sums over k. */
+RLX_ALWAYS_INLINE void pack_group(int8_t *to, const uint8_t *src, int64_t ldb, const int trans, uint8_t flip,
+                                  const int64_t kg, const int64_t cols, int32_t *sums) {
+    if (trans)
+        for (int64_t c = 0; c < cols; c++)
+            for (int64_t q = 0; q < kg; q++) {
+                const int8_t v = (int8_t)(src[c * ldb + q] ^ flip);
+                to[c * RLX_KG + q] = v;
+                sums[c] += v;
+            }
+    else
+        for (int64_t c = 0; c < cols; c++)
+            for (int64_t q = 0; q < kg; q++) {
+                const int8_t v = (int8_t)(src[q * ldb + c] ^ flip);
+                to[c * RLX_KG + q] = v;
+                sums[c] += v;
+            }
+}
+
 static int pack_b(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
     const int64_t *at = t->attrs;
-    int64_t k = at[0], n = at[1], ldb = at[2], trans = at[3], group_stride = at[4];
+    int64_t k = at[0], n = at[1], ldb = at[2], group_stride = at[4];
+    const int trans = at[3] != 0;
     uint8_t flip = at[5] ? 0 : 0x80;
     int64_t depth = rlx_int8_depth(k), columns = (n + W - 1) / W * W;
     for (int64_t g = lo; g < hi; g++) {
@@ -241,12 +261,20 @@ static int pack_b(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi
         int8_t *dst = (int8_t *)RLX_PTR(t, f, 1) + g * rlx_int8_group_bytes(k, n);
         int32_t *sums = (int32_t *)(dst + columns * depth);
         memset(dst, 0, (size_t)rlx_int8_group_bytes(k, n));
-        for (int64_t j = 0; j < n; j++)
-            for (int64_t i = 0; i < k; i++) {
-                int8_t v = (int8_t)((trans ? src[j * ldb + i] : src[i * ldb + j]) ^ flip);
-                dst[j / W * W * depth + i / RLX_KG * RLX_KG * W + j % W * RLX_KG + i % RLX_KG] = v;
-                sums[j] += v;
+        for (int64_t j = 0; j < n; j += W) {
+            const int64_t cols = n - j < W ? n - j : W;
+            for (int64_t i = 0; i < k; i += RLX_KG) {
+                const int64_t kg = k - i < RLX_KG ? k - i : RLX_KG;
+                const uint8_t *from = trans ? src + j * ldb + i : src + i * ldb + j;
+                int8_t *to = dst + j * depth + i * W;
+                if (cols < W || kg < RLX_KG)
+                    pack_group(to, from, ldb, trans, flip, kg, cols, sums + j);
+                else if (trans)
+                    pack_group(to, from, ldb, 1, flip, RLX_KG, W, sums + j);
+                else
+                    pack_group(to, from, ldb, 0, flip, RLX_KG, W, sums + j);
             }
+        }
     }
     return RLX_OK;
 }
