@@ -4,7 +4,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from rlx import dtypes, ops
 from rlx.errors import FormatError
@@ -134,8 +134,3 @@ def _from_text(x: Array, target: np.dtype[Any], what: str) -> Array:
 
     wide = np.asarray([one(s) for s in x.reshape(-1)])
     return wide.astype(target).reshape(x.shape)
-
-
-def tensor_code(array: Array) -> int:
-    """ONNX code of an array's element type."""
-    return TensorProto.STRING if array.dtype.kind == "O" else int(helper.np_dtype_to_tensor_dtype(array.dtype))
