@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-import bench_gate  # noqa: E402
+import bench_gate
 
 
 def case(most: float) -> bench_gate.Case:

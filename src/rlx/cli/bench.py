@@ -29,13 +29,16 @@ def bench(options: argparse.Namespace) -> None:
     profile = session.model.profile(session.inputs, repeat=max(1, min(50, len(samples["rlx"]))))
     total = max(profile.total, 1e-9)
     kernels = [(name, n, spent, spent / total) for name, n, spent in profile.by_kernel()]
-    ratio = median(samples["rlx"]) / median(samples[options.against]) if options.against else None
+    other = samples.get(options.against, [])
+    ratio = median(samples["rlx"]) / median(other) if other else None
+    fastest = min(samples["rlx"]) / min(other) if other else None
     if options.json:
         print(json.dumps({
             "model": str(options.model),
             "latency_s": {k: {f"p{p}": percentile(v, p) for p in PERCENTILES} | {"runs": len(v)}
                           for k, v in samples.items()},
             "ratio": ratio,
+            "ratio_fastest": fastest,
             "kernels": [{"kernel": k, "calls": n, "us": t / 1e3, "share": s} for k, n, t, s in kernels],
         }, indent=2))
         return
@@ -43,7 +46,7 @@ def bench(options: argparse.Namespace) -> None:
     print(table_text(("latency, ms", "runs", "min", "p50", "p90", "p99"), rows, (1, 2, 3, 4, 5)))
     if ratio is not None:
         faster = f"{1 / ratio:.2f} times as fast" if ratio < 1 else f"{ratio:.2f} times as slow"
-        print(f"\nrlx / {options.against}: {ratio:.2f} of the time at the median ({faster})")
+        print(f"\nrlx / {options.against}: {ratio:.2f} of the time at the median ({faster}), {fastest:.2f} at the fastest")
     print(f"\n{histogram(samples['rlx'])}\n")
     shown = [(k, str(n), f"{t / 1e3:.1f}", f"{100 * s:.1f} %") for k, n, t, s in kernels[:MOST_ROWS]]
     if len(kernels) > MOST_ROWS:
