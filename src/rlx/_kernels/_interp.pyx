@@ -308,6 +308,7 @@ cdef class Program:
     cdef int64_t *attrs
     cdef readonly int64_t n_slots
     cdef readonly object keep
+    cdef readonly bint parallel
 
     def __cinit__(self, cnp.int64_t[::1] fns, cnp.int64_t[::1] extents, cnp.int64_t[::1] grains,
                   cnp.int64_t[::1] nodes, cnp.int64_t[::1] costs, cnp.int64_t[::1] attrs,
@@ -340,6 +341,11 @@ cdef class Program:
         self.plan.n_thunks = n
         self.n_slots = n_slots
         self.keep = keep
+        # Whether any thunk, in bodies too, is worth a second thread: only then is the pool woken.
+        self.parallel = any(isinstance(k, Program) and k.parallel for k in keep or ())
+        for i in range(n):
+            t = self.plan.thunks + i
+            self.parallel = self.parallel or (t.grain > 0 and t.cost > SPLIT_NS)
 
     def __dealloc__(self):
         PyMem_Free(self.plan.thunks)
@@ -648,6 +654,7 @@ cdef class Executor:
         cdef rlx_frame frame
         cdef int granted, status
         cdef int64_t since = 0
+        cdef bint parallel = self.program.parallel
         cdef int64_t *spent = NULL
         cdef cnp.ndarray spent_array
         cdef RunState state = self.state  # set_rng may replace it while this runs
@@ -664,7 +671,7 @@ cdef class Executor:
         frame.since = &since
         frame.tid = 0
         with nogil:
-            granted = rlx_pool_enter(min(threads, self.limit))
+            granted = rlx_pool_enter(min(threads, self.limit) if parallel else 1)
             frame.n_threads = granted
             if spent != NULL:
                 status = execute_timed(&self.program.plan, &frame, granted, spent)
