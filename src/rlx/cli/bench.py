@@ -45,8 +45,7 @@ def bench(options: argparse.Namespace) -> None:
     rows = [(name, str(len(v)), *(f"{percentile(v, p) * 1e3:.3f}" for p in PERCENTILES)) for name, v in samples.items()]
     print(table_text(("latency, ms", "runs", "min", "p50", "p90", "p99"), rows, (1, 2, 3, 4, 5)))
     if ratio is not None:
-        faster = f"{1 / ratio:.2f} times as fast" if ratio < 1 else f"{ratio:.2f} times as slow"
-        print(f"\nrlx / {options.against}: {ratio:.2f} of the time at the median ({faster}), {fastest:.2f} at the fastest")
+        print(f"\ntime of rlx / time of {options.against}: {ratio:.2f} at the median, {fastest:.2f} at the fastest")
     print(f"\n{histogram(samples['rlx'])}\n")
     shown = [(k, str(n), f"{t / 1e3:.1f}", f"{100 * s:.1f} %") for k, n, t, s in kernels[:MOST_ROWS]]
     if len(kernels) > MOST_ROWS:
