@@ -287,7 +287,7 @@ class Graph:
                 return name
 
     def _add(self, node: Node, types: Sequence[TensorType]) -> tuple[Value, ...]:
-        node.outputs = tuple(Value(self, node, i, t) for i, t in enumerate(types))
+        node.outputs = tuple([Value(self, node, i, t) for i, t in enumerate(types)])
         self.nodes.append(node)
         return node.outputs
 
@@ -295,8 +295,7 @@ class Graph:
         self, like: Node, inputs: tuple["Value | None", ...], types: tuple[TensorType, ...]
     ) -> tuple[Value, ...]:
         """Append a node that is like one of another graph, whose rules have run already."""
-        name = like.name if like.name not in self._names else self.unique_name(like.name)
-        self._names.add(name)
+        name = self.unique_name(like.name)
         node = Node(like.op, inputs, like.attrs, name, like.loc)
         node.fresh = like.fresh
         return self._add(node, types)
@@ -304,9 +303,8 @@ class Graph:
     def _named_leaf(self, op: OpDef, name: str, shape: Iterable[DimLike], dtype: Any) -> Value:
         if not isinstance(name, str) or not name:
             raise GraphError(f"{op.name}: a name must be a non-empty string, got {name!r}")
-        for value in self.inputs + self.params:
-            if value.node.name == name:
-                raise GraphError(f"{op.name}: names must differ, got {name!r} twice")
+        if name in self._names and any(v.node.name == name for v in self.inputs + self.params):
+            raise GraphError(f"{op.name}: names must differ, got {name!r} twice")
         if isinstance(shape, (str, bytes)) or not isinstance(shape, Iterable):
             raise GraphError(f"{op.name} {name!r}: a shape must be a tuple of sizes, got {shape!r}")
         type_ = TensorType.of(dtypes.as_dtype(dtype), shape)
@@ -462,6 +460,14 @@ class Graph:
             if node.op is CONSTANT and (array := node.outputs[0].array) is not None and array.nbytes > larger_than:
                 node.outputs[0].release()
 
+    def dismantle(self) -> None:
+        """Take the graph apart, so that it is freed at once and does not wait for the collector: graphs are cyclic."""
+        for node in self.nodes:
+            for value in node.outputs:
+                value.release()
+            node.inputs = node.outputs = ()
+        self.nodes, self.inputs, self.params, self.outputs = [], [], [], {}
+
     def __len__(self) -> int:
         return len(self.nodes)
 
@@ -565,13 +571,17 @@ class Rewriter:
             self.leaf(node)
             return (self.map[node.outputs[0]],)
         known = self.map
-        inputs = [None if v is None else known[v] for v in node.inputs]
-        for v, w in zip(node.inputs, inputs, strict=True):
+        inputs: list[Value | None] = []
+        same = True
+        for v in node.inputs:
+            w = None if v is None else known[v]
+            inputs.append(w)
             if v is not None and w is not None and v.type is not w.type and v.type != w.type:
-                new = self.emit(node.op, inputs, node.attrs, node)
-                break
-        else:
+                same = False
+        if same:
             new = self.graph._adopt(node, tuple(inputs), tuple([v.type for v in node.outputs]))
+        else:
+            new = self.emit(node.op, inputs, node.attrs, node)
         for old, value in zip(node.outputs, new, strict=True):
             known[old] = value
         return new

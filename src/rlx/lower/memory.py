@@ -83,10 +83,14 @@ def plan(program: Program) -> None:
             todo.append(block)
     todo.sort(key=lambda b: (-b.nbytes, b.first))
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
+    width = max(16, len(program.calls) // 1024)
+    during: dict[int, list[int]] = {}  # of every so many calls: what is placed and alive then
     top = 0
     for block in todo:
         need = -(-max(block.nbytes, 1) // ALIGN) * ALIGN
-        near = sorted((o, e) for o, e, first, last in placed if first <= block.last and block.first <= last)
+        times = range(block.first // width, block.last // width + 1)
+        candidates = [placed[k] for k in {k for t in times for k in during.get(t, ())}]
+        near = sorted([(o, e) for o, e, first, last in candidates if first <= block.last and block.first <= last])
         best, best_gap, at = -1, None, 0
         for offset, end in near:
             gap = offset - at
@@ -95,6 +99,8 @@ def plan(program: Program) -> None:
             at = max(at, end)
         if best < 0:
             best = at
+        for t in times:
+            during.setdefault(t, []).append(len(placed))
         placed.append((best, best + need, block.first, block.last))
         top = max(top, best + need)
         for member in block.members:

@@ -84,6 +84,6 @@ class PassManager:
             changed = after is not graph
             self.records.append(PassRecord(p.name, len(graph), len(after), elapsed, changed))
             if changed and graph is not given:
-                graph.release()  # graphs are cyclic: do not let folded constants wait for the collector
+                graph.dismantle()
             graph = after
         return graph

@@ -1,13 +1,13 @@
 """Dead code, common subexpressions, constant folding, safe identities."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rlx.errors import ExecutionError
 from rlx.ir.graph import CONSTANT, INPUT, PARAM, Graph, Node, Rewriter, Value
-from rlx.ir.opdef import Array
+from rlx.ir.opdef import Array, OpDef
 from rlx.ir.types import static_shape
 
 # A folded result larger than this is kept only if it is not much larger than its operands.
@@ -77,30 +77,31 @@ def _attr_key(value: Any) -> Any:
 def merge_common(graph: Graph) -> Graph:
     """One node for equal pure nodes on equal operands; small equal constants too."""
     seen: dict[Any, Node] = {}
-    rewriter = Rewriter(graph)
-    changed = False
+    same: dict[Value, Value] = {}
     for node in graph.nodes:
         if node.op.has("leaf"):
             array = node.outputs[0].array
             if node.op is not CONSTANT or array is None or array.nbytes > 256:
-                rewriter.copy(node)
                 continue
             key: Any = ("const", array.dtype.str, array.shape, array.tobytes())
         elif node.op.has("random") or node.op.has("stateful"):
-            rewriter.copy(node)
             continue
         else:
-            operands = tuple(-1 if v is None else id(rewriter.map[v]) for v in node.inputs)
-            key = (node.op.name, operands, tuple((k, _attr_key(v)) for k, v in node.attrs.items()))
-        first = seen.get(key)
-        if first is None:
-            seen[key] = node
+            operands = tuple([-1 if v is None else id(same.get(v, v)) for v in node.inputs])
+            key = (node.op.name, operands, tuple([(k, _attr_key(v)) for k, v in node.attrs.items()]))
+        first = seen.setdefault(key, node)
+        if first is not node:
+            same.update(zip(node.outputs, first.outputs, strict=True))
+    if not same:
+        return graph
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        if node.outputs and node.outputs[0] in same:
+            for old in node.outputs:
+                rewriter.replace(old, rewriter.map[same[old]])
+        else:
             rewriter.copy(node)
-            continue
-        changed = True
-        for old, kept in zip(node.outputs, first.outputs, strict=True):
-            rewriter.replace(old, rewriter.map[kept])
-    return rewriter.finish() if changed else graph
+    return rewriter.finish()
 
 
 def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) -> Graph:
@@ -115,8 +116,8 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
     for node in graph.nodes:
         if node.op is CONSTANT:
             constant.add(node.outputs[0])
-        elif _foldable(node, any(v in weights for v in node.outputs)) and all(
-            v is None or v in constant for v in node.inputs
+        elif all(v is None or v in constant for v in node.inputs) and _foldable(
+            node, any(v in weights for v in node.outputs)
         ):
             constant.update(node.outputs)
     folded = {v for v in constant if v.node.op is not CONSTANT}
@@ -146,7 +147,7 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
     except ExecutionError:
         return graph
     finally:
-        part.release()
+        part.dismantle()
     result = Rewriter(graph)
     for node in graph.nodes:
         if any(v in folded for v in node.outputs):
@@ -237,14 +238,31 @@ def _uniform(v: Value | None) -> float | int | bool | None:
 def simplify(graph: Graph) -> Graph:
     """IEEE-safe identities: x*1, x/1, x-0, casts and views that change nothing, double negation,
     transposes of transposes, reshapes of reshapes. Never x*0 or x+0.0 of floats."""
+    if not any(_simplify(_DRY, node) for node in graph.nodes if node.inputs):
+        return graph
     rewriter = Rewriter(graph)
-    changed = False
     for node in graph.nodes:
         if node.op.has("leaf") or not _simplify(rewriter, node):
             rewriter.copy(node)
-        else:
-            changed = True
-    return prune(rewriter.finish()) if changed else graph
+    return prune(rewriter.finish())
+
+
+class _Dry(Rewriter):
+    """Tells whether a node would be rewritten."""
+
+    def get(self, old: Value | None) -> Value | None:
+        return old
+
+    def replace(self, old: Value, new: Value) -> None:
+        return None
+
+    def emit(
+        self, op: OpDef, inputs: Sequence[Value | None], attrs: Mapping[str, Any], like: Node
+    ) -> tuple[Value, ...]:
+        return like.outputs
+
+
+_DRY = _Dry(Graph())
 
 
 def _gather_of_range(r: Rewriter, node: Node, x: Value) -> bool:

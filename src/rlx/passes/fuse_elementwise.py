@@ -5,6 +5,8 @@ and no path leaves the region and comes back. Values read outside stay results
 of the region, so nothing is recomputed and no output is lost.
 """
 
+import heapq
+
 from rlx.dtypes import DType
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ops.fused import REGION
@@ -93,36 +95,34 @@ def _rebuild(graph: Graph, chosen: dict[int, list[Node]]) -> Graph:
                 readers.setdefault(v, set()).add(member.get(id(n), -1))
     for v in graph.outputs.values():
         readers.setdefault(v, set()).add(-1)
-    waiting: list[Node] = []
-    emitted: set[int] = set()
-
-    def ready(n: Node) -> bool:
-        return all(v is None or v in rewriter.map for v in n.inputs)
-
-    def flush() -> None:
-        progress = True
-        while progress:
-            progress = False
-            for n in list(waiting):
-                g = member.get(id(n))
-                if g is None:
-                    if ready(n):
-                        rewriter.copy(n)
-                        waiting.remove(n)
-                        progress = True
-                elif n is last[g] and _emit_region(rewriter, chosen[g], g, readers):
-                    emitted.add(g)
-                    for m in chosen[g]:
-                        waiting.remove(m)
-                    progress = True
-
-    for node in graph.nodes:
-        if id(node) not in member and ready(node):
-            rewriter.copy(node)
+    # Units, a region or a node outside, in the order of their last nodes as far as their operands allow.
+    unit: dict[int, int] = {}  # of a node: position of the last node of its unit
+    for at, n in enumerate(graph.nodes):
+        g = member.get(id(n))
+        for m in (n,) if g is None else chosen[g] if n is last[g] else ():
+            unit[id(m)] = at
+    waiting = set(unit.values())
+    missing = dict.fromkeys(waiting, 0)
+    followers: dict[int, list[int]] = {}
+    for at in waiting:
+        g = member.get(id(graph.nodes[at]))
+        nodes = [graph.nodes[at]] if g is None else chosen[g]
+        for producer in {unit[id(v.node)] for n in nodes for v in n.inputs if v is not None} - {at}:
+            followers.setdefault(producer, []).append(at)
+            missing[at] += 1
+    ready = sorted(at for at in waiting if not missing[at])
+    while ready:
+        at = heapq.heappop(ready)
+        waiting.remove(at)
+        g = member.get(id(graph.nodes[at]))
+        if g is None:
+            rewriter.copy(graph.nodes[at])
         else:
-            waiting.append(node)
-        if waiting:
-            flush()
+            _emit_region(rewriter, chosen[g], g, readers)
+        for follower in followers.get(at, ()):
+            missing[follower] -= 1
+            if not missing[follower]:
+                heapq.heappush(ready, follower)
     if waiting:
         raise RuntimeError(f"regions of graph {graph.name!r} form a cycle")
     return rewriter.finish()
@@ -130,15 +130,13 @@ def _rebuild(graph: Graph, chosen: dict[int, list[Node]]) -> Graph:
 
 def _emit_region(
     rewriter: Rewriter, nodes: list[Node], group: int, readers: dict[Value, set[int]]
-) -> bool:
+) -> None:
     made = {n.outputs[0] for n in nodes}
     outside: dict[Value, None] = {}
     for n in nodes:
         for v in n.inputs:
             if v is not None and v not in made:
                 outside[v] = None
-    if any(v not in rewriter.map for v in outside):
-        return False
     body = Graph(f"region{group}")
     body.track_source = False
     inner: dict[Value, Value] = {}
@@ -156,7 +154,6 @@ def _emit_region(
     new_values = rewriter.emit(REGION, [rewriter.map[v] for v in outside], {"body": body}, named)
     for v, value in zip(results, new_values, strict=True):
         rewriter.replace(v, value)
-    return True
 
 
 def region_dtypes(node: Node) -> set[DType]:

@@ -24,6 +24,9 @@ def _is_number(v: Value) -> bool:
 
 def hoist_elementwise(graph: Graph) -> Graph:
     """Swap elementwise nodes with the reshape or transpose before them."""
+    moves = {v for n in graph.nodes if n.op.name in ("reshape", "transpose") for v in n.outputs}
+    if not any(n.op.has("elementwise") and any(v in moves for v in n.inputs) for n in graph.nodes):
+        return graph
     readers = Readers(graph)
     rewriter = Rewriter(graph)
     changed = False
@@ -85,6 +88,8 @@ def _flat(rewriter: Rewriter, v: Value, shape: tuple[object, ...]) -> Value:
 
 def reduce_stacks(graph: Graph) -> Graph:
     """Reduce stacked values element by element, and sums of squares at once."""
+    if not any(n.op.name.startswith("reduce_") for n in graph.nodes):
+        return graph
     readers = Readers(graph)
     rewriter = Rewriter(graph)
     changed = False
