@@ -231,49 +231,68 @@ static int gemm_info(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t
     return RLX_OK;
 }
 
-/* KG x W (or less) bytes of B at src to a group of a panel; sums over k. */
-RLX_ALWAYS_INLINE void pack_group(int8_t *to, const uint8_t *src, int64_t ldb, const int trans, uint8_t flip,
-                                  const int64_t kg, const int64_t cols, int32_t *sums) {
-    if (trans)
-        for (int64_t c = 0; c < cols; c++)
-            for (int64_t q = 0; q < kg; q++) {
-                const int8_t v = (int8_t)(src[c * ldb + q] ^ flip);
-                to[c * RLX_KG + q] = v;
-                sums[c] += v;
-            }
-    else
-        for (int64_t c = 0; c < cols; c++)
-            for (int64_t q = 0; q < kg; q++) {
-                const int8_t v = (int8_t)(src[q * ldb + c] ^ flip);
-                to[c * RLX_KG + q] = v;
-                sums[c] += v;
-            }
+/* KG rows of W bytes to [W][KG]. */
+RLX_ALWAYS_INLINE void interleave(int8_t *dst, const uint8_t *src, int64_t ld, uint8_t flip) {
+#if defined(__AVX512VNNI__)
+    const __m128i f = _mm_set1_epi8((char)flip);
+    __m128i r[4], a[2], b[2];
+    for (int i = 0; i < 4; i++)
+        r[i] = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(src + i * ld)), f);
+    a[0] = _mm_unpacklo_epi8(r[0], r[1]), a[1] = _mm_unpackhi_epi8(r[0], r[1]);
+    b[0] = _mm_unpacklo_epi8(r[2], r[3]), b[1] = _mm_unpackhi_epi8(r[2], r[3]);
+    for (int i = 0; i < 2; i++) {
+        _mm_storeu_si128((__m128i *)(dst + 32 * i), _mm_unpacklo_epi16(a[i], b[i]));
+        _mm_storeu_si128((__m128i *)(dst + 32 * i + 16), _mm_unpackhi_epi16(a[i], b[i]));
+    }
+#elif defined(__AVX2__)
+    __m128i a = _mm_loadl_epi64((const __m128i *)src), b = _mm_loadl_epi64((const __m128i *)(src + ld));
+    a = _mm_xor_si128(_mm_unpacklo_epi8(a, b), _mm_set1_epi8((char)flip));
+    _mm_storeu_si128((__m128i *)dst, a);
+#else
+    for (int j = 0; j < W; j++)
+        for (int i = 0; i < RLX_KG; i++)
+            dst[j * RLX_KG + i] = (int8_t)(src[i * ld + j] ^ flip);
+#endif
+}
+
+RLX_ALWAYS_INLINE void copy_group(int8_t *dst, const uint8_t *src, uint8_t flip) {
+    uint32_t v = 0;
+    memcpy(&v, src, RLX_KG);
+    v ^= flip * 0x01010101u;
+    memcpy(dst, &v, RLX_KG);
 }
 
 static int pack_b(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
     const int64_t *at = t->attrs;
-    int64_t k = at[0], n = at[1], ldb = at[2], group_stride = at[4];
-    const int trans = at[3] != 0;
+    int64_t k = at[0], n = at[1], ldb = at[2], trans = at[3], group_stride = at[4];
     uint8_t flip = at[5] ? 0 : 0x80;
     int64_t depth = rlx_int8_depth(k), columns = (n + W - 1) / W * W;
+    int64_t row = trans ? 1 : ldb, column = trans ? ldb : 1;
+    const V ones = (RLX_INT8_VNNI ? 0x01010101 : 0x00010001) - (V){0};
     for (int64_t g = lo; g < hi; g++) {
         const uint8_t *src = (const uint8_t *)RLX_PTR(t, f, 0) + g * group_stride;
         int8_t *dst = (int8_t *)RLX_PTR(t, f, 1) + g * rlx_int8_group_bytes(k, n);
         int32_t *sums = (int32_t *)(dst + columns * depth);
-        memset(dst, 0, (size_t)rlx_int8_group_bytes(k, n));
-        for (int64_t j = 0; j < n; j += W) {
-            const int64_t cols = n - j < W ? n - j : W;
-            for (int64_t i = 0; i < k; i += RLX_KG) {
-                const int64_t kg = k - i < RLX_KG ? k - i : RLX_KG;
-                const uint8_t *from = trans ? src + j * ldb + i : src + i * ldb + j;
-                int8_t *to = dst + j * depth + i * W;
-                if (cols < W || kg < RLX_KG)
-                    pack_group(to, from, ldb, trans, flip, kg, cols, sums + j);
-                else if (trans)
-                    pack_group(to, from, ldb, 1, flip, RLX_KG, W, sums + j);
-                else
-                    pack_group(to, from, ldb, 0, flip, RLX_KG, W, sums + j);
-            }
+        for (int64_t j0 = 0; j0 < n; j0 += W) {
+            int64_t cols = n - j0 < W ? n - j0 : W, i = 0;
+            int8_t *panel = dst + j0 * depth;
+            if (cols < W || k < depth)
+                memset(panel, 0, (size_t)(W * depth));
+            if (cols == W && !trans)
+                for (; i + RLX_KG <= k; i += RLX_KG)
+                    interleave(panel + i * W, src + i * ldb + j0, ldb, flip);
+            else if (trans)
+                for (; i + RLX_KG <= k; i += RLX_KG)
+                    for (int64_t j = 0; j < cols; j++)
+                        copy_group(panel + i * W + j * RLX_KG, src + (j0 + j) * ldb + i, flip);
+            for (int64_t j = 0; j < cols; j++)
+                for (int64_t r = i; r < k; r++)
+                    panel[r / RLX_KG * RLX_KG * W + j * RLX_KG + r % RLX_KG] =
+                        (int8_t)(src[r * row + (j0 + j) * column] ^ flip);
+            V sum = (V){0};
+            for (i = 0; i < depth; i += RLX_KG)
+                sum = RLX_INT8_DOT(sum, ones, RLX_INT8_LOAD(panel + i * W));
+            *(rlx_vi32u *)(sums + j0) = sum;
         }
     }
     return RLX_OK;
