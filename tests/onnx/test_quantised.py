@@ -18,17 +18,23 @@ def lstm(direction: str, columns: bool, hidden: int = 24, inputs: int = 10) -> o
         "w": rng.integers(-60, 60, (d, inputs, 4 * hidden)).astype(np.int8),
         "r": rng.integers(-60, 60, (d, hidden, 4 * hidden)).astype(np.int8),
         "b": rng.uniform(-0.5, 0.5, (d, 8 * hidden)).astype(np.float32),
-        "ws": rng.uniform(0.002, 0.01, shape).astype(np.float32), "wz": np.zeros(shape, np.int8),
-        "rs": rng.uniform(0.002, 0.01, shape).astype(np.float32), "rz": np.zeros(shape, np.int8),
+        "ws": rng.uniform(0.002, 0.01, shape).astype(np.float32),
+        "wz": np.zeros(shape, np.int8),
+        "rs": rng.uniform(0.002, 0.01, shape).astype(np.float32),
+        "rz": np.zeros(shape, np.int8),
     }
     names = ["x", "w", "r", "b", "", "h", "c", "", "ws", "wz", "rs", "rz"]
-    node = helper.make_node("DynamicQuantizeLSTM", names, ["y", "yh", "yc"], domain="com.microsoft",
-                            hidden_size=hidden, direction=direction)
+    node = helper.make_node(
+        "DynamicQuantizeLSTM", names, ["y", "yh", "yc"], domain="com.microsoft", hidden_size=hidden, direction=direction
+    )
     given = {"x": (None, None, inputs), "h": (d, None, hidden), "c": (d, None, hidden)}
     graph = helper.make_graph(
-        [node], "g", [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in given.items()],
+        [node],
+        "g",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in given.items()],
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in node.output],
-        [numpy_helper.from_array(v, k) for k, v in weights.items()])
+        [numpy_helper.from_array(v, k) for k, v in weights.items()],
+    )
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
@@ -51,6 +57,5 @@ def test_dynamic_quantize_lstm(direction, columns):
 
 def test_weights_stay_bytes():
     model = rlx.load(lstm("forward", False, hidden=256, inputs=256).SerializeToString(), threads=1)
-    model.run({"x": np.zeros((1, 1, 256), np.float32),
-               **{k: np.zeros((1, 1, 256), np.float32) for k in "hc"}})
+    model.run({"x": np.zeros((1, 1, 256), np.float32), **{k: np.zeros((1, 1, 256), np.float32) for k in "hc"}})
     assert model.memory_report().weights < 1.1 * 2 * 256 * 1024

@@ -264,6 +264,18 @@ class NodeContext:
         results = self.tracer.host(function, given, fixed=fixed, floats=floats)
         return results if len(results) != 1 else results[0]
 
+    def host_beside(
+        self, function: Callable[..., Any], items: Sequence[Any], kept: Sequence[Value]
+    ) -> tuple[Any, list[Value]]:
+        """As `host`, and values of before the call as values of after it."""
+        from rlx.onnx.tracer import Scope
+
+        scope = Scope(None, {str(i): self.tracer.item(v) for i, v in enumerate(kept)})
+        self.tracer.scopes.append(scope)
+        result = self.host(function, items)
+        self.tracer.scopes.pop()
+        return result, [self.tracer.value(scope.items[str(i)]) for i in range(len(kept))]
+
     def trimmed(self, value: Value, count: Value) -> Any:
         """The first rows of a result of largest size; ends the segment to learn how many there are."""
         kept, number = self.tracer.cut([self.tracer.item(value), self.tracer.item(count)])

@@ -39,17 +39,36 @@ def label_names(n: NodeContext) -> Any:
     return np.asarray(names, object) if names else None
 
 
-def pick_labels(n: NodeContext, index: Value, labels: Any) -> Any:
-    """Labels for class indices."""
+def classified(n: NodeContext, index: Value, labels: Any, scores: Value) -> Any:
+    """Labels for class indices, and the scores."""
+    if labels is None:
+        raise FormatError("class labels must be given, got none")
     if labels.dtype == object:
-        return n.host(lambda i: labels[i], [index], fixed=True, floats=False)
+        found, (scores,) = n.host_beside(lambda i: labels[i], [index], [scores])
+        return found, scores
     if (labels == np.arange(len(labels))).all():
-        return ops.cast(index, dtype=dtypes.i64)
-    return ops.gather(n.constant(labels), index, axis=0)
+        return ops.cast(index, dtype=dtypes.i64), scores
+    return ops.gather(n.constant(labels), index, axis=0), scores
 
 
-def post_transform(n: NodeContext, scores: Value) -> Any:
-    """Scores after the node's `post_transform`."""
+def post_transform(n: NodeContext, scores: Value, index: Value | None = None) -> Any:
+    """Scores after the node's `post_transform`; with class indices, both."""
+    kind = n.str("post_transform", "NONE")
+    if kind == "PROBIT":
+        made, kept = n.host_beside(_probit, [scores], [] if index is None else [index])
+        scores = n.tracer.value(made)
+        return scores if index is None else (scores, kept[0])
+    scores = _transformed(n, scores)
+    return scores if index is None else (scores, index)
+
+
+def _probit(x: Array) -> Array:
+    from scipy.special import erfinv
+
+    return np.asarray(np.sqrt(2) * erfinv(2 * x - 1), x.dtype)
+
+
+def _transformed(n: NodeContext, scores: Value) -> Any:
     kind = n.str("post_transform", "NONE")
     if kind == "SOFTMAX":
         return ops.softmax(scores, axis=-1)
@@ -59,14 +78,6 @@ def post_transform(n: NodeContext, scores: Value) -> Any:
         zero = ops.eq(scores, n.like(0, scores))
         masked = ops.softmax(ops.where(zero, n.like(-np.inf, scores), scores), axis=-1)
         return ops.where(zero, n.like(0, scores), masked)
-    if kind == "PROBIT":
-
-        def probit(x: Array) -> Array:
-            from scipy.special import erfinv
-
-            return np.asarray(np.sqrt(2) * erfinv(2 * x - 1), x.dtype)
-
-        return n.tracer.value(n.host(probit, [scores]))
     return scores
 
 
@@ -78,12 +89,9 @@ def _tree_classifier(n: NodeContext) -> Any:
     x = rows_of(float_input(n.x(0)))
     made = from_tree_attributes(plain_attributes(n), dim(x, 1), x.dtype.numpy.type)
     scores, index = tree_scores(x, made)
-    labels = label_names(n)
-    if labels is None:
-        raise FormatError("class labels must be given, got none")
     if scores.dtype != dtypes.f32:
         scores = ops.cast(scores, dtype=dtypes.f32)
-    return pick_labels(n, index, labels), scores
+    return classified(n, index, label_names(n), scores)
 
 
 @onnx_op("TreeEnsembleRegressor", domain=ML)
@@ -133,9 +141,9 @@ def _linear_classifier(n: NodeContext) -> Any:
         one = post_transform(n, scores)
         index = ops.reshape(ops.cast(ops.gt(one, n.like(limit, one)), dtype=dtypes.i64), shape=(-1,))
         rest = ops.sub(n.like(1, one), one) if limit else ops.neg(one)
-        return pick_labels(n, index, labels), ops.concat(rest, one, axis=1)
-    index = ops.argmax(scores, axis=1, keepdims=False)
-    return pick_labels(n, index, labels), post_transform(n, scores)
+        return classified(n, index, labels, ops.concat(rest, one, axis=1))
+    scores, index = post_transform(n, scores, ops.argmax(scores, axis=1, keepdims=False))
+    return classified(n, index, labels, scores)
 
 
 @onnx_op("LinearRegressor", domain=ML)
@@ -200,8 +208,8 @@ def _svm_classifier(n: NodeContext) -> Any:
     coefficients = np.asarray(n.floats("coefficients"), np.float32)
     if not per_class:
         scores = ops.add(_kernel(n, x, coefficients.reshape(-1, features)), n.constant(rho[:1]))
-        index = ops.argmax(scores, axis=1, keepdims=False)
-        return pick_labels(n, index, labels), post_transform(n, scores)
+        scores, index = post_transform(n, scores, ops.argmax(scores, axis=1, keepdims=False))
+        return classified(n, index, labels, scores)
     total = sum(per_class)
     vectors = np.asarray(n.floats("support_vectors"), np.float32).reshape(total, features)
     coefficients = coefficients.reshape(classes - 1, total)
@@ -220,21 +228,16 @@ def _svm_classifier(n: NodeContext) -> Any:
     count = ops.add(
         ops.matmul(won, n.constant(tally[0])), ops.matmul(ops.sub(n.like(1, won), won), n.constant(tally[1]))
     )
-    if prob_a:
-        probabilities = n.tracer.value(
-            n.host(
-                lambda v: _coupled(v, np.asarray(prob_a, np.float64), np.asarray(prob_b, np.float64), pairs, classes),
-                [votes],
-            )
-        )
-        index = ops.argmax(probabilities, axis=1, keepdims=False)
-        return pick_labels(n, index, labels), post_transform(n, probabilities)
     index = ops.argmax(count, axis=1, keepdims=False)
-    if classes == 2:
-        index = ops.reshape(ops.cast(ops.le(votes, n.like(0, votes)), dtype=dtypes.i64), shape=(-1,))
-        scores = ops.concat(votes, ops.neg(votes), axis=1)
-        return pick_labels(n, index, labels), post_transform(n, scores)
-    return pick_labels(n, index, labels), post_transform(n, votes)
+    scores = votes
+    if prob_a:
+        a, b = np.asarray(prob_a, np.float64), np.asarray(prob_b, np.float64)
+        made, (index,) = n.host_beside(lambda v: _coupled(v, a, b, pairs, classes), [votes], [index])
+        scores = n.tracer.value(made)
+    elif classes == 2:
+        scores = ops.concat(ops.neg(votes), votes, axis=1)
+    scores, index = post_transform(n, scores, index)
+    return classified(n, index, labels, scores)
 
 
 def _coupled(votes: Array, a: Array, b: Array, pairs: Sequence[tuple[int, int]], classes: int) -> Array:

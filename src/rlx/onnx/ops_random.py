@@ -82,7 +82,8 @@ def _flat(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
 @onnx_op("Momentum", domain=TRAINING)
 def _momentum(n: NodeContext) -> Any:
     alpha, norm = n.float("alpha"), n.float("norm_coefficient", 0.0)
-    rate, first = n.x(0), int(n.scalar(1)) == 0
+    first = int(n.scalar(1)) == 0
+    rate = n.x(0)
     beta = 1.0 if first else n.float("beta")
     parts = []
     for x, g, v in _groups(n, 1):
