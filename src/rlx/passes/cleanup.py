@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.dtypes import f32
 from rlx.errors import ExecutionError
 from rlx.ir.graph import CONSTANT, INPUT, PARAM, Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array, OpDef
@@ -113,11 +114,14 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
     """
     constant: set[Value] = set()
     weights = _weights(graph)
+    packed = _packed_transposed(graph)
     for node in graph.nodes:
         if node.op is CONSTANT:
             constant.add(node.outputs[0])
-        elif all(v is None or v in constant for v in node.inputs) and _foldable(
-            node, any(v in weights for v in node.outputs)
+        elif (
+            all(v is None or v in constant for v in node.inputs)
+            and node not in packed
+            and _foldable(node, any(v in weights for v in node.outputs))
         ):
             constant.update(node.outputs)
     folded = {v for v in constant if v.node.op is not CONSTANT}
@@ -169,6 +173,25 @@ def _weights(graph: Graph) -> set[Value]:
             found.update(v for v in node.inputs[1:] if v is not None)
         if (node.op.has("movement") or node.op.has("elementwise")) and any(v in found for v in node.outputs):
             found.update(v for v in node.inputs if v is not None)
+    return found
+
+
+def _packed_transposed(graph: Graph) -> set[Node]:
+    """Transposes of large constants that products alone read: those pack their weights from either order."""
+    found: set[Node] = set()
+    for node in graph.nodes:
+        x = node.inputs[0] if node.op.name == "transpose" else None
+        if x is None or x.array is None or x.dtype != f32 or x.array.nbytes <= FOLD_LIMIT:
+            continue
+        if node.attrs["perm"] == (*range(x.rank - 2), x.rank - 1, x.rank - 2):
+            found.add(node)
+    if found:
+        for node in graph.nodes:
+            for i, v in enumerate(node.inputs):
+                if v is not None and (node.op.name != "matmul" or i != 1):
+                    found.discard(v.node)
+        for v in graph.outputs.values():
+            found.discard(v.node)
     return found
 
 
