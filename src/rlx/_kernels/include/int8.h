@@ -62,6 +62,35 @@ RLX_ALWAYS_INLINE rlx_vi32 rlx_int8_dot(rlx_vi32 acc, rlx_vi32 a, rlx_vi32 b) {
 #define RLX_INT8_DOT(acc, a, b) rlx_int8_dot(acc, a, b)
 #endif
 
+/* RLX_KG terms of value 1, to sum bytes by products. */
+#define RLX_INT8_ONES (RLX_INT8_VNNI ? 0x01010101 : 0x00010001)
+
+/* RLX_KG rows of RLX_W32 bytes to [RLX_W32][RLX_KG]. */
+RLX_ALWAYS_INLINE void rlx_int8_interleave(int8_t *dst, const uint8_t *src, int64_t ld,
+                                           uint8_t flip) {
+#if defined(__AVX512VNNI__)
+    const __m128i f = _mm_set1_epi8((char)flip);
+    __m128i r[4], a[2], b[2];
+    for (int i = 0; i < 4; i++)
+        r[i] = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(src + i * ld)), f);
+    a[0] = _mm_unpacklo_epi8(r[0], r[1]), a[1] = _mm_unpackhi_epi8(r[0], r[1]);
+    b[0] = _mm_unpacklo_epi8(r[2], r[3]), b[1] = _mm_unpackhi_epi8(r[2], r[3]);
+    for (int i = 0; i < 2; i++) {
+        _mm_storeu_si128((__m128i *)(dst + 32 * i), _mm_unpacklo_epi16(a[i], b[i]));
+        _mm_storeu_si128((__m128i *)(dst + 32 * i + 16), _mm_unpackhi_epi16(a[i], b[i]));
+    }
+#elif defined(__AVX2__)
+    __m128i a = _mm_loadl_epi64((const __m128i *)src);
+    __m128i b = _mm_loadl_epi64((const __m128i *)(src + ld));
+    a = _mm_xor_si128(_mm_unpacklo_epi8(a, b), _mm_set1_epi8((char)flip));
+    _mm_storeu_si128((__m128i *)dst, a);
+#else
+    for (int j = 0; j < RLX_W32; j++)
+        for (int i = 0; i < RLX_KG; i++)
+            dst[j * RLX_KG + i] = (int8_t)(src[i * ld + j] ^ flip);
+#endif
+}
+
 /* What follows the product, in this order; see gemm_int8.c. */
 typedef struct rlx_int8_post {
     int64_t a_signed, b_signed;

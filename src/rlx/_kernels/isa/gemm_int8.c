@@ -231,30 +231,6 @@ static int gemm_info(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t
     return RLX_OK;
 }
 
-/* KG rows of W bytes to [W][KG]. */
-RLX_ALWAYS_INLINE void interleave(int8_t *dst, const uint8_t *src, int64_t ld, uint8_t flip) {
-#if defined(__AVX512VNNI__)
-    const __m128i f = _mm_set1_epi8((char)flip);
-    __m128i r[4], a[2], b[2];
-    for (int i = 0; i < 4; i++)
-        r[i] = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(src + i * ld)), f);
-    a[0] = _mm_unpacklo_epi8(r[0], r[1]), a[1] = _mm_unpackhi_epi8(r[0], r[1]);
-    b[0] = _mm_unpacklo_epi8(r[2], r[3]), b[1] = _mm_unpackhi_epi8(r[2], r[3]);
-    for (int i = 0; i < 2; i++) {
-        _mm_storeu_si128((__m128i *)(dst + 32 * i), _mm_unpacklo_epi16(a[i], b[i]));
-        _mm_storeu_si128((__m128i *)(dst + 32 * i + 16), _mm_unpackhi_epi16(a[i], b[i]));
-    }
-#elif defined(__AVX2__)
-    __m128i a = _mm_loadl_epi64((const __m128i *)src), b = _mm_loadl_epi64((const __m128i *)(src + ld));
-    a = _mm_xor_si128(_mm_unpacklo_epi8(a, b), _mm_set1_epi8((char)flip));
-    _mm_storeu_si128((__m128i *)dst, a);
-#else
-    for (int j = 0; j < W; j++)
-        for (int i = 0; i < RLX_KG; i++)
-            dst[j * RLX_KG + i] = (int8_t)(src[i * ld + j] ^ flip);
-#endif
-}
-
 RLX_ALWAYS_INLINE void copy_group(int8_t *dst, const uint8_t *src, uint8_t flip) {
     uint32_t v = 0;
     memcpy(&v, src, RLX_KG);
@@ -268,7 +244,7 @@ static int pack_b(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi
     uint8_t flip = at[5] ? 0 : 0x80;
     int64_t depth = rlx_int8_depth(k), columns = (n + W - 1) / W * W;
     int64_t row = trans ? 1 : ldb, column = trans ? ldb : 1;
-    const V ones = (RLX_INT8_VNNI ? 0x01010101 : 0x00010001) - (V){0};
+    const V ones = RLX_INT8_ONES - (V){0};
     for (int64_t g = lo; g < hi; g++) {
         const uint8_t *src = (const uint8_t *)RLX_PTR(t, f, 0) + g * group_stride;
         int8_t *dst = (int8_t *)RLX_PTR(t, f, 1) + g * rlx_int8_group_bytes(k, n);
@@ -280,7 +256,7 @@ static int pack_b(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi
                 memset(panel, 0, (size_t)(W * depth));
             if (cols == W && !trans)
                 for (; i + RLX_KG <= k; i += RLX_KG)
-                    interleave(panel + i * W, src + i * ldb + j0, ldb, flip);
+                    rlx_int8_interleave(panel + i * W, src + i * ldb + j0, ldb, flip);
             else if (trans)
                 for (; i + RLX_KG <= k; i += RLX_KG)
                     for (int64_t j = 0; j < cols; j++)

@@ -92,19 +92,27 @@ static int pack(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) 
         char *dir = RLX_PTR(t, f, 1) + d * dir_bytes(panels, depth);
         int8_t *dst = (int8_t *)dir + p * COLUMNS * padded;
         int32_t *sums = (int32_t *)(dir + panels * COLUMNS * padded) + p * COLUMNS;
-        for (int64_t g = 0; g < 4; g++)
-            for (int64_t u = 0; u < UB; u++) {
-                const int64_t at = order[g] * hidden + p * UB + u, c = g * UB + u;
-                const int inside = p * UB + u < hidden;
-                int32_t sum = 0;
-                for (int64_t k = 0; k < padded; k++) {
-                    const int8_t v =
-                        inside && k < depth ? (int8_t)(src[k * 4 * hidden + at] ^ flip) : 0;
-                    dst[k / RLX_KG * RLX_KG * COLUMNS + c * RLX_KG + k % RLX_KG] = v;
-                    sum += v;
+        const int whole = p * UB + UB <= hidden;
+        if (!whole || depth < padded) memset(dst, 0, (size_t)(COLUMNS * padded));
+        for (int64_t k = 0; k < padded; k += RLX_KG)
+            for (int64_t c = 0; c < COLUMNS; c += VF) {
+                const uint8_t *s = src + k * 4 * hidden + order[c / UB] * hidden + p * UB + c % UB;
+                int8_t *o = dst + k * COLUMNS + c * RLX_KG;
+                if (whole && k + RLX_KG <= depth) {
+                    rlx_int8_interleave(o, s, 4 * hidden, flip);
+                    continue;
                 }
-                sums[c] = sum;
+                for (int64_t j = 0; j < VF && p * UB + c % UB + j < hidden; j++)
+                    for (int64_t i = 0; i < RLX_KG && k + i < depth; i++)
+                        o[j * RLX_KG + i] = (int8_t)(s[i * 4 * hidden + j] ^ flip);
             }
+        for (int64_t c = 0; c < COLUMNS; c += VF) {
+            rlx_vi32 sum = {0};
+            for (int64_t k = 0; k < padded; k += RLX_KG)
+                sum = RLX_INT8_DOT(sum, RLX_INT8_ONES - (rlx_vi32){0},
+                                   RLX_INT8_LOAD(dst + k * COLUMNS + c * RLX_KG));
+            *(rlx_vi32u *)(sums + c) = sum;
+        }
     }
     return RLX_OK;
 }
