@@ -1,16 +1,18 @@
 """Graph -> Variant: the one pipeline that every entry point runs."""
 
+import math
 from dataclasses import dataclass
 
 from rlx.dtypes import DType
-from rlx.errors import LegalizeError
+from rlx.errors import LegalizeError, SizeError
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
+from rlx.ir.types import static_shape
 from rlx.ir.verify import verify
 from rlx.lower import memory, rules
 from rlx.lower.context import Context
 from rlx.lower.program import Program
-from rlx.options import CompileOptions, default_threads
+from rlx.options import CompileOptions, default_threads, machine_bytes
 from rlx.passes import PassManager, PassRecord, default_pipeline
 from rlx.runtime import kernels
 from rlx.runtime.kernels import KernelTable
@@ -58,10 +60,14 @@ def legalise(graph: Graph, backend: str = "cpu") -> None:
 
 
 def _collect_illegal(graph: Graph, bad: list[str]) -> None:
+    most = machine_bytes()
     for node in graph.nodes:
         for body in node.attrs.values():
             if isinstance(body, Graph):
                 _collect_illegal(body, bad)
+        for v in node.outputs:
+            if v.type.is_static and v.dtype.itemsize * math.prod(static_shape(v.shape, "value")) > most:
+                raise SizeError(f"{node.place}: a value must fit this machine's {most:,} bytes, got {v.type}")
         if node.op.has("control"):
             continue
         if node.op.has("leaf") or node.op.internal:

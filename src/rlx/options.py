@@ -1,5 +1,6 @@
 """CompileOptions: the source of truth; environment variables only give defaults."""
 
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,15 @@ def available_cpus() -> int:
     except (OSError, ValueError):
         pass
     return max(1, n)
+
+
+@functools.cache
+def machine_bytes() -> int:
+    """Memory of this machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 40
 
 
 def default_threads() -> int:

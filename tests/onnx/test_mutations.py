@@ -3,6 +3,7 @@
 A changed trip count may ask for 2**50 trips: such a run must end when a signal comes.
 """
 
+import pathlib
 import subprocess
 import sys
 
@@ -82,3 +83,12 @@ def test_broken_files_are_refused_or_run(kind: str, first: int, last: int) -> No
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == "done"
+
+
+@pytest.mark.parametrize("first", range(0, 1000, 250))
+def test_mutated_models_are_refused_or_run(first: int) -> None:
+    """Names, attributes, constants, types, nesting and bytes; within 2 GiB and a few seconds each."""
+    tool = pathlib.Path(__file__).parents[2] / "tools" / "fuzz_onnx.py"
+    done = subprocess.run([sys.executable, str(tool), str(first), str(first + 250)], capture_output=True, text=True,
+                          timeout=300, check=False)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\nlast seeds: {done.stderr[-300:]}"

@@ -392,9 +392,10 @@ class Graph:
         normal = op.normal_attrs(attrs)
         inputs = [*inputs, *[None] * (op.n_fixed - len(inputs))]
         types = [None if v is None else v.type for v in inputs]
-        for i, t in enumerate(types[: op.n_required]):
-            if t is None:
-                raise TypeRuleError(f"{op.name}: operand {op.inputs[i]!r} must be given, got None")
+        for i, t in enumerate(types):
+            if t is None and (i < op.n_required or (i >= op.n_fixed and not op.internal)):
+                which = op.inputs[min(i, op.n_fixed)]
+                raise TypeRuleError(f"{op.name}: operand {which!r} must be given, got None")
         try:
             result = op.infer(*types, **normal)
         except TypeRuleError as error:

@@ -27,6 +27,8 @@ _REQUIRED: Any = object()
 def _as_int(value: Any) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError
+    if not -(2**63) <= value < 2**63:
+        raise ValueError
     return int(value)
 
 

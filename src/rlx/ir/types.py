@@ -71,13 +71,17 @@ def check_size(t: TensorType, what: str) -> None:
     ------
     SizeError
         It has too many axes or bytes. A size of 0 does not excuse the others.
+    TypeRuleError
+        A size is negative.
     """
     if len(t.shape) > MAX_RANK:
         raise SizeError(f"{what}: a tensor must have at most {MAX_RANK} axes, got {len(t.shape)}")
     nbytes = t.dtype.itemsize
     for d in t.shape:
-        if isinstance(d, int) and d > 1:
-            nbytes *= d
+        if isinstance(d, int):
+            if d < 0:
+                raise TypeRuleError(f"{what}: sizes must be >= 0, got {t}")
+            nbytes *= max(d, 1)
     if nbytes >= MAX_BYTES:
         raise SizeError(f"{what}: a tensor must have less than 2**60 bytes, got {t}")
 

@@ -110,7 +110,7 @@ def _blocks(m: int, n: int, k: int, items: int, isa: str, mr: int, nr: int) -> t
     n_blocks = max(1, -(-n // nc))
     m_blocks = max(1, min(tiles, -(-want // max(1, items * n_blocks))))
     mc = -(-tiles // m_blocks) * rows
-    if 2 * items * n_blocks * m_blocks <= want:
+    if 0 < 2 * items * n_blocks * m_blocks <= want:
         blocks, panels = -(-want // (items * m_blocks)), -(-n // nr)
         nc = min(nc, max(1, -(-panels // blocks)) * nr)
     return mc, nc, cost

@@ -60,7 +60,7 @@ def reduction_layout(ctx: Context, x: Value, axes: Sequence[int], most: int = 5)
     place = ctx.temp(math.prod(shape) * itemsize, "reordered")
     strided_copy(ctx, itemsize, target, source, [strides[p] for p in perm], place, contiguous_strides(target))
     n = math.prod(shape[a] for a in axes)
-    return place, [math.prod(shape) // max(n, 1), n, 1]
+    return place, [math.prod(d for i, d in enumerate(shape) if i not in axes), n, 1]
 
 
 def _accumulator_bytes(op: str, dtype: str, itemsize: int) -> int:

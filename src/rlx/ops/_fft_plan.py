@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rlx.errors import SizeError
+
 Array = npt.NDArray[Any]
 
+LARGEST = 2**28  # points; the tables take several times that
 GROUP = 16  # rows of a work item
 _GROUP_LIMIT = 4096  # longer transforms are work items by themselves
 _LARGEST_RADIX = 31
@@ -102,6 +105,8 @@ def fft_plan(n: int, dtype: Any, real: bool = False) -> FftPlan:
     real
         For rfft, irfft and stft.
     """
+    if n > LARGEST:
+        raise SizeError(f"fft: a transform must have at most {LARGEST} points, got {n}")
     points = n // 2 if real and n % 2 == 0 else n
     prime = max(factors(points), default=1)
     bluestein = prime > _LARGEST_RADIX

@@ -73,8 +73,10 @@ def _infer_attention(q: TensorType, k: TensorType, v: TensorType, mask: TensorTy
         raise TypeRuleError(f"{op}: batch, lengths, heads and widths of q, k, v must agree, got {q}, {k} and {v}")
     if isinstance(heads, int) and isinstance(kv, int) and (kv == 0 or heads % kv):
         raise TypeRuleError(f"{op}: query heads must be a multiple of key heads, got {heads} and {kv}")
-    if softcap < 0:
-        raise TypeRuleError(f"{op}: softcap must be >= 0, got {softcap}")
+    if not 0 <= softcap < math.inf:
+        raise TypeRuleError(f"{op}: softcap must be >= 0 and finite, got {softcap}")
+    if scale is not None and not math.isfinite(scale):
+        raise TypeRuleError(f"{op}: scale must be finite, got {scale}")
     if window is not None and window < 0:
         raise TypeRuleError(f"{op}: window must be >= 0, got {window}")
     if mask is not None:

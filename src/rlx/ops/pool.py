@@ -227,6 +227,14 @@ def _infer_max_pool_indices(x: TensorType, *args: Any, **attrs: Any) -> tuple[Te
     if attrs["storage_order"] not in (0, 1):
         raise TypeRuleError(f"max_pool_indices: storage_order must be 0 or 1, got {attrs['storage_order']}")
     (y,) = _infer_pool("max_pool_indices", _MAX_TYPES)(x, *args, **attrs)
+    g = pool_geometry("max_pool_indices", x.rank, *(attrs[k] for k in ("kernel", "strides", "pads", "dilations")))
+    for i, (size, out) in enumerate(zip(x.shape[2:], y.shape[2:], strict=True)):
+        if not (isinstance(size, int) and isinstance(out, int)) or out == 0:
+            continue
+        taps = [t * g.dilations[i] for t in range(attrs["kernel"][i])]
+        starts = {-g.pads[i], (out - 1) * g.strides[i] - g.pads[i]}
+        if any(all(not 0 <= start + t < size for t in taps) for start in starts):
+            raise TypeRuleError(f"max_pool_indices: every window must hold an element, got {x} with {attrs}")
     return (y, y.with_dtype(dtypes.i64))
 
 

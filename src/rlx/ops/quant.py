@@ -240,7 +240,7 @@ def _infer_dynamic(x: TensorType) -> tuple[TensorType, ...]:
 
 def dynamic_range(x: Array) -> tuple[np.float32, np.float32]:
     """Scale and zero point of dynamic_quantize_linear."""
-    low, high = min(np.float32(0), x.min(initial=0)), max(np.float32(0), x.max(initial=0))
+    low, high = np.minimum(np.float32(0), x.min(initial=0)), np.maximum(np.float32(0), x.max(initial=0))
     scale = np.float32((high - low) / np.float32(255))
     scale = np.float32(1) if scale == 0 else scale
     return scale, np.float32(np.clip(np.rint(-low / scale), 0, 255))

@@ -41,6 +41,8 @@ def chosen_activations(kind: str, directions: int, activations: Sequence[str] | 
     TypeRuleError
         The number of functions is wrong, or one is unknown.
     """
+    if isinstance(activations, str) or not isinstance(activations, Sequence | None):
+        raise TypeRuleError(f"{kind}: activations must be a sequence of names, got {activations!r}")
     names = [str(a).replace("_", "").lower() for a in activations or DEFAULTS[kind] * directions]
     want = len(DEFAULTS[kind]) * directions
     if len(names) != want:

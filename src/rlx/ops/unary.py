@@ -179,7 +179,8 @@ def _elu(x: Array, alpha: float) -> Array:
 
 
 def _celu(x: Array, alpha: float) -> Array:
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha)).astype(x.dtype)
+    below = alpha * np.expm1(np.minimum(x, 0) / alpha) if alpha else 0 * x
+    return np.where(x > 0, x, below).astype(x.dtype)
 
 
 def _selu(x: Array, alpha: float, gamma: float) -> Array:
@@ -187,8 +188,7 @@ def _selu(x: Array, alpha: float, gamma: float) -> Array:
 
 
 def _shrink(x: Array, lambd: float, bias: float) -> Array:
-    low, high = np.where(x < -lambd, x + bias, 0 * x), np.where(x > lambd, x - bias, 0)
-    return np.where(x > lambd, high, low).astype(x.dtype)
+    return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0 * x)).astype(x.dtype)
 
 
 leaky_relu = unary("leaky_relu", _leaky_relu, "x, or alpha x below 0.", attrs=(_alpha(0.01),))

@@ -77,7 +77,7 @@ class CompiledGraph:
                 if self._store is None:
                     self._store = WeightStore(compiled.table)
                 variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng)
-            except MemoryError as error:
+            except (MemoryError, OverflowError) as error:
                 raise out_of_memory(error, self.graph.name) from None
             settle(compiled)
         return variant
@@ -137,7 +137,7 @@ class CompiledGraph:
             out = variant.raw_outputs
         try:
             results = variant.executor.run(given, threads, out)
-        except MemoryError as error:
+        except (MemoryError, OverflowError) as error:
             raise out_of_memory(error, self.graph.name) from None
         if stateful:
             self._handles.absorb(results, raw or out is not None)
@@ -181,7 +181,7 @@ class CompiledGraph:
             return self._execute(given, threads or 0, out)
         try:
             return self._variant.executor.run(given, threads or 0, out)
-        except MemoryError as error:
+        except (MemoryError, OverflowError) as error:
             raise out_of_memory(error, self.graph.name) from None
 
     def run_typed(self, inputs: Mapping[str, Any]) -> list[tuple[bytes, DType]]:
@@ -418,7 +418,7 @@ class CompiledGraph:
         return f"CompiledGraph({self.graph.name!r}, {self.signature})"
 
 
-def out_of_memory(error: MemoryError, name: str) -> SizeError:
+def out_of_memory(error: Exception, name: str) -> SizeError:
     """The system refused memory."""
     if isinstance(error, SizeError):
         return error

@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import os
 from collections.abc import Iterator, Mapping
 
 from rlx._kernels import _interp
@@ -10,6 +9,7 @@ from rlx.compiler import Compiled
 from rlx.errors import SizeError
 from rlx.ir.opdef import Array
 from rlx.lower.program import Program
+from rlx.options import machine_bytes
 from rlx.runtime.binding import Helper
 from rlx.runtime.link import link
 from rlx.runtime.weights import WeightStore, aligned
@@ -48,14 +48,6 @@ def run_once(compiled: Compiled, inputs: dict[str, Array]) -> dict[str, Array]:
     variant.upload({})
     results = variant.executor.run(inputs, 1, None)
     return dict(results.items())
-
-
-def machine_bytes() -> int:
-    """Memory of this machine."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 40
 
 
 def check_memory(program: Program, name: str) -> None:
