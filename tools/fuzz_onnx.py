@@ -1,9 +1,9 @@
 """Hunt for ONNX files that end in anything but a run or an error of rlx.
 
 `fuzz_onnx.py FIRST LAST [MODEL.onnx ...]` mutates small models (its own, or those given), one random seed per file,
-loads and runs each within 2 GiB of address space and a few seconds. A file that hangs, raises something else or ends the
-process is reported with its seed; the exit status is 1 if there was one. Loops whose trip count grew may run until the
-alarm, which must stop them.
+loads and runs each within 2 GiB of address space and a few seconds. A file that hangs, raises something else or ends
+the process is reported with its seed; the exit status is 1 if there was one. Loops whose trip count grew may run until
+the alarm, which must stop them.
 """
 
 import contextlib
