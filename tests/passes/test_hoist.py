@@ -71,3 +71,19 @@ def test_stacks():
 
 def test_sum_of_squares():
     check(lambda x: ops.reduce_sum(x * x, axes=(1,)), {"reduce_sum_square.f32": 1}, 1e-5, x=array(3, 70))
+
+
+def test_one_hot_times_matrix_is_a_gather():
+    def net(x):
+        g = x.graph
+        hot = ops.eq(ops.reshape(x, shape=(2, 6, 1)), g.constant(np.arange(9).reshape(1, 1, 9)))
+        return ops.cast(hot, dtype=rlx.f32) @ g.constant(array(9, 5))
+
+    x = np.random.default_rng(0).integers(0, 9, (2, 6))
+    x[0, :2] = -1, 9  # no column is hot
+    graph = rlx.Graph("g")
+    graph.output("y", net(graph.input("x", x.shape, rlx.i64)))
+    exe = rlx.compile(graph)
+    got = exe.run({"x": x})["y"]
+    np.testing.assert_array_equal(got, rlx.compile(graph, rlx.CompileOptions(optimize=False)).run({"x": x})["y"])
+    assert not any(k.startswith("matmul") for k in exe.explain().kernels)

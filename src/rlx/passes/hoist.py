@@ -5,14 +5,18 @@ likewise
 for transposes, where only that node reads the moved value. So the work joins the node that made x (a product's
 epilogue,
 a region), and a conversion to a smaller type makes the move cheaper. Values and roundings stay.
+`look_up_one_hot`: a one-hot matrix spelled as indices == 0..K-1, times a constant matrix, picks rows of that matrix.
 `reduce_stacks`: the extremum or sum over a freshly stacked axis is a chain of elementwise ops; a sum of squares is
 one op.
 """
 
+import numpy as np
+
+from rlx.dtypes import i32, i64
 from rlx.ir.graph import Graph, Node, Rewriter, Value
-from rlx.ir.types import normal_axis
+from rlx.ir.types import normal_axis, static_shape
 from rlx.passes.cleanup import prune
-from rlx.passes.epilogue import Readers, is_row
+from rlx.passes.epilogue import FLOATS, Readers, is_row
 
 _CHAINS = {"reduce_max": "max", "reduce_min": "min", "reduce_sum": "add", "reduce_prod": "mul"}
 _MOST = 8
@@ -146,3 +150,57 @@ def _squares(rewriter: Rewriter, node: Node, readers: Readers) -> bool:
     inner = rewriter.get(made.inputs[0])
     rewriter.replace(node.outputs[0], rewriter.emit(TABLE["reduce_sum_square"], [inner], node.attrs, node)[0])
     return True
+
+
+def look_up_one_hot(graph: Graph) -> Graph:
+    """Products of one-hot rows with constant matrices as gathers; the sums had one term each, so no bit changes."""
+    found = {id(n): hit for n in graph.nodes if n.op.name == "matmul" and (hit := _one_hot(n)) is not None}
+    if not found:
+        return graph
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        if id(node) in found:
+            _emit_gather(rewriter, node, found[id(node)])
+        else:
+            rewriter.copy(node)
+    return prune(rewriter.finish())
+
+
+def _one_hot(node: Node) -> Value | None:
+    """The indices [..., 1] behind the left operand of a product with a finite constant matrix."""
+    a, b = node.inputs
+    assert a is not None and b is not None
+    if a.node.op.name != "cast" or a.rank < 2 or not a.type.is_static:
+        return None
+    if b.array is None or b.rank != 2 or b.dtype not in FLOATS:
+        return None
+    if not np.isfinite(b.array).all():
+        return None
+    test = a.node.inputs[0]
+    if test is None or test.node.op.name != "eq" or a.dtype != b.dtype:
+        return None
+    for indices, numbers in (test.node.inputs, test.node.inputs[::-1]):
+        if indices is None or numbers is None or numbers.array is None or indices.dtype not in (i32, i64):
+            continue
+        if indices.shape != (*a.shape[:-1], 1) or not is_row(numbers, a.shape[-1]):
+            continue
+        if (numbers.array.reshape(-1) == np.arange(numbers.array.size)).all():
+            return indices
+    return None
+
+
+def _emit_gather(rewriter: Rewriter, node: Node, indices: Value) -> None:
+    from rlx import ops
+
+    out, table = node.outputs[0], rewriter.get(node.inputs[1])
+    assert table is not None
+    rows = static_shape(table.shape, table.name)[0]
+    start = len(rewriter.graph.nodes)
+    flat = ops.reshape(rewriter.map[indices], shape=out.shape[:-1])
+    inside = ops.min(ops.max(flat, 0), rows - 1)
+    picked = ops.gather(table, inside, axis=0)
+    hit = ops.reshape(ops.eq(flat, inside), shape=(*out.shape[:-1], 1))
+    zero = rewriter.graph.constant(np.zeros((), out.dtype.numpy))
+    rewriter.replace(out, ops.where(hit, picked, zero))
+    for made in rewriter.graph.nodes[start:]:
+        made.loc = node.loc

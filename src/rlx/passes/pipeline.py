@@ -21,7 +21,7 @@ from rlx.passes.fuse_matmul import fuse_matmul
 from rlx.passes.fuse_norm import fuse_add_norm, fuse_norm
 from rlx.passes.fuse_quantised import depthwise_in_floats, fuse_quantised
 from rlx.passes.halves import widen_halves
-from rlx.passes.hoist import hoist_elementwise, reduce_stacks
+from rlx.passes.hoist import hoist_elementwise, look_up_one_hot, reduce_stacks
 from rlx.passes.layout import channels_last
 from rlx.passes.winograd import use_winograd
 
@@ -57,6 +57,7 @@ def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]
         Pass("simplify-again", simplify),
         Pass("merge-again", merge_common),
         Pass("reduce-stacks", reduce_stacks),
+        Pass("one-hot-lookup", look_up_one_hot),
         Pass("fuse-attention", fuse_attention),
         Pass("hoist-elementwise", hoist_elementwise),
         Pass("fuse-conv", fuse_conv),
