@@ -96,7 +96,8 @@ def plan(program: Program) -> None:
             gap = offset - at
             if gap >= need and (best_gap is None or gap < best_gap):
                 best, best_gap = at, gap
-            at = max(at, end)
+            if end > at:
+                at = end
         if best < 0:
             best = at
         for t in times:

@@ -74,8 +74,13 @@ class NodeDef:
     @property
     def blocks(self) -> list["Block"]:
         """Graphs among the attributes."""
-        values = (v if isinstance(v, list) else [v] for v in self.attrs.values())
-        return [item for items in values for item in items if isinstance(item, Block)]
+        found: list[Block] = []
+        for value in self.attrs.values():
+            if isinstance(value, Block):
+                found.append(value)
+            elif isinstance(value, list) and value and isinstance(value[0], Block):
+                found += value
+        return found
 
 
 @dataclass(eq=False)

@@ -407,8 +407,7 @@ def _by_number(n: NodeContext, pairs: dict[int, Any], missing: Array) -> Any:
     if high - low > 4096 + 16 * len(pairs) or dtypes_of(missing) is None or not -(2**63) <= low < high < 2**63:
         return None
     table = np.full(high - low + 1, missing)
-    for key, value in pairs.items():
-        table[key - low] = value
+    table[np.fromiter(pairs, np.int64, len(pairs)) - low] = list(pairs.values())
     x = n.x(0)
     place = ops.sub(ops.max(ops.min(x, n.like(high, x)), n.like(low, x)), n.like(low, x))
     return ops.gather(n.constant(table), place, axis=0)

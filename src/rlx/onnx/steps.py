@@ -178,6 +178,10 @@ class Host(Step):
                 results = self.call(values)
         else:
             results = self.call(values)
+        if type(results) is np.ndarray and self.first == len(values):
+            self.count = 1
+            values.append(results)
+            return None if self.fixed else (structure(results),)
         if not isinstance(results, tuple):
             results = (results,)
         self.count = len(results)
