@@ -287,3 +287,12 @@ def test_deep_nesting_is_refused_or_run(levels: int) -> None:
             rlx.load(data)
     else:
         assert rlx.load(data).run({"x": x, "p": np.asarray(True)})["z"] == -1
+
+
+def test_an_input_that_nothing_reads_may_be_left_out() -> None:
+    x = np.float32([1, 2])
+    m = model([helper.make_node("Neg", ["x"], ["y"])], {"x": x, "unused": x}, ["y"])
+    for _ in range(2):
+        np.testing.assert_array_equal(m.run({"x": x})["y"], -x)
+        np.testing.assert_array_equal(m.run({"x": x, "unused": np.zeros(3, np.float32)})["y"], -x)
+    assert m.signature.inputs["unused"].default

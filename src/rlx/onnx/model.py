@@ -145,8 +145,9 @@ class Model:
         self.name = proto.graph.name or name
         self._shared = Shared(functions, options, threads or options.threads or default_threads(), tensors, standard)
         self._inputs: dict[str, Declared] = {}
+        read = {name for node in block.nodes for name in (*node.inputs, *node.captures)} | set(block.outputs)
         for v in proto.graph.input:
-            self._inputs[v.name] = _declared(v.type, v.name in block.initialisers)
+            self._inputs[v.name] = _declared(v.type, v.name in block.initialisers or v.name not in read)
         self._outputs = {v.name: _declared(v.type) for v in proto.graph.output}
         self._required = tuple(n for n, t in self._inputs.items() if not t.default)
         self._core = Core(self._shared, block, tuple(self._inputs), declare=True)
@@ -154,7 +155,7 @@ class Model:
         self._direct: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._fast = not options.poison and options.busy != "wait"
         self._lock = threading.Lock()
-        self._dtypes = {n: numpy_type(t.code, n) if t.code else None for n, t in self._inputs.items()}
+        self._dtypes = {n: numpy_type(t.code, n) if t.code and not t.default else None for n, t in self._inputs.items()}
         self._metadata = _metadata(proto)
 
     # -- running ------------------------------------------------------------------------
@@ -188,7 +189,9 @@ class Model:
         if inputs is None:
             inputs = {}
         try:
-            executor = self._direct[tuple([inputs[n].shape for n in self._inputs])]
+            executor = self._direct[tuple([inputs[n].shape for n in self._required])]
+            if len(inputs) != len(self._required):
+                return self._run(inputs, threads, out)
             if type(executor) is not _interp.Executor:
                 if type(executor) is Start:
                     return self._staged(executor, inputs, threads, out)
@@ -202,10 +205,13 @@ class Model:
 
     def _staged(self, root: Step, inputs: Mapping[str, Any], threads: int | None, out: Any) -> _interp.Outputs:
         """Run a plan of several steps on arrays of shapes that are known."""
-        if len(inputs) != len(self._dtypes) or threads is not None or out is not None:
+        if threads is not None or out is not None:
             return self._run(inputs, threads, out)
         values = []
         for name, dtype in self._dtypes.items():
+            if dtype is None:  # has a default, which holds
+                values.append(ABSENT)
+                continue
             value = inputs[name]
             if type(value) is not np.ndarray or value.dtype != dtype:
                 return self._run(inputs, threads, out)
@@ -224,7 +230,8 @@ class Model:
         root = self._core.plan(values)
         executor = self._whole(root, values)
         if executor is not None:
-            return executor.run(dict(zip(self._inputs, values, strict=True)), threads or 0, out)
+            given = {n: v for n, v in zip(self._inputs, values, strict=True) if v is not ABSENT}
+            return executor.run(given, threads or 0, out)
         results = self._core.results(root, list(values), threads or 0)
         self._whole(root, values)
         if out is not None:
@@ -234,20 +241,23 @@ class Model:
     def _whole(self, root: Step, values: list[Any]) -> _interp.Executor | None:
         """The executor of a plan that is one segment, known by its shapes from now on."""
         step = root.children.get(None)
-        if not self._fast or step is None or not all(isinstance(v, np.ndarray) for v in values):
+        arrays = [v for v in values if v is not ABSENT]
+        if not self._fast or step is None or len(arrays) != len(self._required):
+            return None
+        if not all(isinstance(v, np.ndarray) for v in arrays):
             return None
         found: Any = None
         if isinstance(step, Segment) and step.direct:
             found = step.variant.executor
         elif isinstance(step, Guard) and all(i < len(values) and part is None for i, part in step.slots):
             found = Guarded([list(self._inputs)[i] for i, _ in step.slots], step.children)
-        elif all(t.kind == "tensor" for t in self._inputs.values()):
+        elif all(self._dtypes[n] is not None for n in self._required):
             found = root
         if found is None:
             return None
         if len(self._direct) >= 64:
             self._direct.clear()
-        self._direct[tuple(v.shape for v in values)] = found
+        self._direct[tuple(v.shape for v in arrays)] = found
         return found if isinstance(found, _interp.Executor) else None
 
     def _copy_out(self, results: list[Any], out: Any) -> list[Any]:
