@@ -295,10 +295,19 @@ class Graph:
         self, like: Node, inputs: tuple["Value | None", ...], types: tuple[TensorType, ...]
     ) -> tuple[Value, ...]:
         """Append a node that is like one of another graph, whose rules have run already."""
-        name = self.unique_name(like.name)
+        name = like.name
+        if name in self._names:
+            name = self.unique_name(name)
+        else:
+            self._names.add(name)
         node = Node(like.op, inputs, like.attrs, name, like.loc)
         node.fresh = like.fresh
-        return self._add(node, types)
+        if len(types) == 1:
+            node.outputs = (Value(self, node, 0, types[0]),)
+        else:
+            node.outputs = tuple([Value(self, node, i, t) for i, t in enumerate(types)])
+        self.nodes.append(node)
+        return node.outputs
 
     def _named_leaf(self, op: OpDef, name: str, shape: Iterable[DimLike], dtype: Any) -> Value:
         if not isinstance(name, str) or not name:
@@ -568,7 +577,7 @@ class Rewriter:
 
         The rules run again only if an operand has another type than before.
         """
-        if node.op.has("leaf"):
+        if not node.inputs and node.op.has("leaf"):
             self.leaf(node)
             return (self.map[node.outputs[0]],)
         known = self.map
@@ -583,8 +592,10 @@ class Rewriter:
             new = self.graph._adopt(node, tuple(inputs), tuple([v.type for v in node.outputs]))
         else:
             new = self.emit(node.op, inputs, node.attrs, node)
-        for old, value in zip(node.outputs, new, strict=True):
-            known[old] = value
+        if len(new) == 1:
+            known[node.outputs[0]] = new[0]
+        else:
+            known.update(zip(node.outputs, new, strict=True))
         return new
 
     def finish(self) -> Graph:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from rlx.dtypes import DType
 from rlx.errors import SizeError, TypeRuleError
@@ -97,7 +97,7 @@ def static_shape(shape: Sequence[AnyDim], what: str) -> tuple[int, ...]:
     for d in shape:
         if not isinstance(d, int):
             raise TypeRuleError(f"{what}: every size must be a number here, got {tuple(shape)}")
-    return tuple(d for d in shape if isinstance(d, int))
+    return cast(tuple[int, ...], tuple(shape))
 
 
 def broadcast(shapes: Sequence[Shape], what: str) -> Shape:
@@ -108,6 +108,8 @@ def broadcast(shapes: Sequence[Shape], what: str) -> Shape:
     TypeRuleError
         Two sizes differ and neither is 1.
     """
+    if len(shapes) == 2 and shapes[0] == shapes[1]:
+        return tuple(shapes[0])
     rank = max((len(s) for s in shapes), default=0)
     result: list[AnyDim] = [1] * rank
     for shape in shapes:

@@ -96,12 +96,12 @@ def _tfidf(n: NodeContext) -> Any:
             first = row * width
             for at in map(singles.get, items) if singles else ():
                 if at is not None:
-                    counts[first + at] += 1
+                    counts[first + at] += 1.0
             for length in lengths:
                 for step in range(1, skips + 2):
                     for gram in zip(*[items[k * step :] for k in range(length)], strict=False):
                         if gram in longer:
-                            counts[first + longer[gram]] += 1
+                            counts[first + longer[gram]] += 1.0
         table = np.frombuffer(counts, np.float32).reshape(len(rows), width)
         if mode == "IDF":
             table = np.where(table > 0, scale, np.float32(0))
@@ -133,9 +133,8 @@ def _tokenizer(n: NodeContext) -> Any:
         if mark:
             rows = [["\x02", *r, "\x03"] for r in rows]
         width = max(map(len, rows), default=0)
-        table = np.empty(len(rows) * width, object)
-        table[:] = [t for r in rows for t in r + [fill] * (width - len(r))]
-        return table.reshape(*x.shape, width)
+        padded = [t for r in rows for t in r + [fill] * (width - len(r))]
+        return np.fromiter(padded, object, len(padded)).reshape(*x.shape, width)
 
     return n.host(run, floats=False)
 

@@ -61,6 +61,8 @@ def link(program: Program, table: KernelTable, keep: list[object] | None = None)
     arg_starts = [0]
 
     def one(item: Any) -> Any:
+        if type(item) is int:
+            return item
         if isinstance(item, EwRef):
             return table.ew(item.name).address
         if isinstance(item, BodyRef):
@@ -71,7 +73,10 @@ def link(program: Program, table: KernelTable, keep: list[object] | None = None)
 
     for call in program.calls:
         row = table.kernel(call.kernel)
-        attrs = {k: [one(x) for x in v] if isinstance(v, (list, tuple)) else one(v) for k, v in call.attrs.items()}
+        attrs = {
+            k: v if type(v) is int else [one(x) for x in v] if isinstance(v, (list, tuple)) else one(v)
+            for k, v in call.attrs.items()
+        }
         starts.append(len(words))
         words += pack_attrs(row, attrs)
         fns.append(row.address)
