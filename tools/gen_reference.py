@@ -7,6 +7,7 @@ exit status is 1 when a file is out of date.
 
 import argparse
 import dataclasses
+import functools
 import inspect
 import sys
 from collections import Counter
@@ -246,7 +247,7 @@ def paragraph(text: str | None) -> str:
 
 def pass_text(item: Pass, alone: bool) -> str:
     """What a pass does: the docstring of its module if that holds no other pass, else of its function."""
-    run = item.run
+    run = item.run.func if isinstance(item.run, functools.partial) else item.run
     if not run.__doc__:  # bound to an evaluator
         run = cleanup.fold_constants
     module = sys.modules[run.__module__].__doc__

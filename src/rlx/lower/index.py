@@ -154,3 +154,12 @@ def lower_compress(ctx: Context, node: Node) -> None:
     ctx.call(f"compress.{short(x.dtype)}", [ctx.read(x), ctx.read(condition), ctx.write(out), ctx.write(counts)],
              {"outer": outer, "n": n, "inner": inner, "m": size_of(condition)}, extent=1,
              cost=20 + nbytes_of(x) * 0.3)
+
+
+@lowering("lookup")
+def lower_lookup(ctx: Context, node: Node) -> None:
+    """A byte at a time."""
+    x, table = _operands(node)
+    out = node.outputs[0]
+    ctx.call(f"lookup.b{out.dtype.itemsize}", [ctx.read(x), ctx.read(table), ctx.write(out)], {}, extent=size_of(x),
+             grain=16384, cost=20 + size_of(x) * 0.4)

@@ -678,3 +678,25 @@ qlinear_conv = OpDef(
 )
 
 
+
+
+# -- tables ---------------------------------------------------------------------------
+
+
+def _infer_lookup(x: TensorType, table: TensorType) -> tuple[TensorType, ...]:
+    require_dtype("lookup", x.dtype, SMALL, "x")
+    if table.shape != (256,):
+        raise TypeRuleError(f"lookup: table must have shape [256], got {table}")
+    return (TensorType(table.dtype, x.shape),)
+
+
+def _lookup_samples(dtype: DType, rng: Rng) -> list[Sample]:
+    return [Sample((full_range(rng, kind, *shape), data(rng, dtype, 256)))
+            for kind in SMALL for shape in ((), (0, 3), (7,), (3, 1000))]
+
+
+lookup = OpDef(
+    "lookup", ("x", "table"), _infer_lookup, lambda x, table: table[x.view(np.uint8)],
+    "table[x], the 256 values in the order of the bytes 0 .. 255.", dtypes=(f32, u8, i8), internal=True,
+    samples=_lookup_samples, tolerance=EXACT,
+)

@@ -1,6 +1,7 @@
 """The default pipeline, in order, and how constant folding gets its evaluator."""
 
 from collections.abc import Callable
+from functools import partial
 
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
@@ -23,6 +24,7 @@ from rlx.passes.fuse_quantised import depthwise_in_floats, fuse_quantised
 from rlx.passes.halves import widen_halves
 from rlx.passes.hoist import hoist_elementwise, look_up_one_hot, reduce_stacks
 from rlx.passes.layout import channels_last
+from rlx.passes.tabulate import tabulate
 from rlx.passes.winograd import use_winograd
 
 Evaluate = Callable[[Graph], dict[str, Array]]
@@ -65,6 +67,7 @@ def default_pipeline(evaluate: Evaluate, *, optimize: bool = True) -> list[Pass]
         Pass("fuse-matmul", fuse_matmul),
         Pass("fuse-add-norm", fuse_add_norm),
         Pass("fuse-elementwise", fuse_elementwise),
+        Pass("tabulate", partial(tabulate, evaluate=evaluate)),
     ]
 
 

@@ -24,6 +24,7 @@
  * quant_params.u8     args ranges, scale f32, zp u8; attrs chunks; extent 1
  *   ONNX DynamicQuantizeLinear: scale = (max - min)/255 (1 if that is 0),
  *   zp = sat(round(-min/scale)); follow with quantize_linear.u8.
+ * lookup.b1, lookup.b4    args x bytes, table of 256, y; extent n
  * unpack.i4, unpack.u4  args packed u8, y i8/u8; low nibble first; extent n
  * pack.b4             args x u8/i8, packed u8; attrs n; extent ceil(n/2); the
  *   spare nibble of an odd n is 0.
@@ -295,6 +296,26 @@ static int f8_decode(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t
     return RLX_OK;
 }
 
+/* One byte at a time: a gather of 16 floats takes as long as 16 loads. */
+#define LOOKUP(S, T)                                                                         \
+    static int lookup_##S(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {  \
+        const uint8_t *x = (const uint8_t *)RLX_PTR(t, f, 0);                                \
+        const T *table = (const T *)RLX_PTR(t, f, 1);                                        \
+        T *y = (T *)RLX_PTR(t, f, 2);                                                        \
+        int64_t i = lo;                                                                      \
+        for (; i + 8 <= hi; i += 8) {                                                        \
+            uint64_t v;                                                                      \
+            T r[8];                                                                          \
+            memcpy(&v, x + i, 8);                                                            \
+            for (int k = 0; k < 8; k++) r[k] = table[v >> 8 * k & 255];                      \
+            memcpy(y + i, r, sizeof r);                                                      \
+        }                                                                                    \
+        for (; i < hi; i++) y[i] = table[x[i]];                                              \
+        return RLX_OK;                                                                       \
+    }
+LOOKUP(b1, uint8_t)
+LOOKUP(b4, uint32_t)
+
 #define BY_AXIS "outer axis inner block"
 
 const rlx_kernel_row rlx_rows_quant[] = {
@@ -312,6 +333,8 @@ const rlx_kernel_row rlx_rows_quant[] = {
     {"requantize.u8", requantize_u8, "outer axis inner", 0},
     {"quant_range.f32", quant_range, "n chunk", 0},
     {"quant_params.u8", quant_params, "chunks", 0},
+    {"lookup.b1", lookup_b1, "", 0},
+    {"lookup.b4", lookup_b4, "", 0},
     {"unpack.i4", unpack_i4, "", 0},
     {"unpack.u4", unpack_u4, "", 0},
     {"pack.b4", pack_b4, "n", 0},
