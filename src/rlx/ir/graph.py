@@ -291,7 +291,7 @@ class Graph:
         self.nodes.append(node)
         return node.outputs
 
-    def _adopt(
+    def adopt(
         self, like: Node, inputs: tuple["Value | None", ...], types: tuple[TensorType, ...]
     ) -> tuple[Value, ...]:
         """Append a node that is like one of another graph, whose rules have run already."""
@@ -556,7 +556,7 @@ class Rewriter:
         old = node.outputs[0]
         kind = type_ or old.type
         if node.op is CONSTANT:
-            new = self.graph._adopt(node, (), (old.type,))[0]
+            new = self.graph.adopt(node, (), (old.type,))[0]
             new._array = old._array
         elif node.op is INPUT:
             new = self.graph.input(node.name, kind.shape, kind.dtype)
@@ -589,7 +589,7 @@ class Rewriter:
             if v is not None and w is not None and v.type is not w.type and v.type != w.type:
                 same = False
         if same:
-            new = self.graph._adopt(node, tuple(inputs), tuple([v.type for v in node.outputs]))
+            new = self.graph.adopt(node, tuple(inputs), tuple([v.type for v in node.outputs]))
         else:
             new = self.emit(node.op, inputs, node.attrs, node)
         if len(new) == 1:

@@ -197,11 +197,13 @@ def from_tree_attributes(attrs: Mapping[str, Any], features: int,
     if not n:
         raise FormatError("tree ensemble: it must have nodes, got none")
     names = {name: i for i, name in enumerate(_MODES)}
-    texts = [_text(m) for m in attrs["nodes_modes"]]
-    unknown = sorted(set(texts) - set(names))
+    modes = attrs["nodes_modes"]
+    texts = {m: _text(m) for m in set(modes)}
+    unknown = sorted(set(texts.values()) - set(names))
     if unknown:
         raise FormatError(f"tree ensemble: nodes_modes must be among {list(_MODES)}, got {unknown}")
-    mode = np.array([names[m] for m in texts], np.int64)
+    numbers = {m: names[text] for m, text in texts.items()}
+    mode = np.array([numbers[m] for m in modes], np.int64)
     arrays = {
         "nodes_nodeids": n_node, "nodes_modes": mode,
         "nodes_featureids": _array(attrs, "nodes_featureids", np.int64),

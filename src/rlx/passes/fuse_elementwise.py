@@ -144,8 +144,8 @@ def _emit_region(
         inner[v] = body.input(f"x{i}", v.shape, v.dtype)
     results: list[Value] = []
     for n in nodes:
-        new = body.emit(n.op, [None if v is None else inner[v] for v in n.inputs], n.attrs, name=n.name, loc=n.loc)
-        inner[n.outputs[0]] = new[0]
+        operands = tuple([None if v is None else inner[v] for v in n.inputs])
+        inner[n.outputs[0]] = body.adopt(n, operands, (n.outputs[0].type,))[0]
         if readers.get(n.outputs[0], set()) - {group}:
             results.append(n.outputs[0])
     for v in results:
