@@ -1,6 +1,11 @@
 """Random graphs: compiled equals the reference evaluator, passes on and off, one thread and two, run after run."""
 
+import pathlib
+import subprocess
+import sys
+
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -47,3 +52,11 @@ def test_random_graph_prints_and_parses_back(shape: list[int], steps: list[tuple
     graph, _, _ = build_graph(shape, steps)
     again = parse_graph(print_graph(graph), large_constants(graph))
     assert again.structural_hash() == graph.structural_hash()
+
+
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_random_graphs_of_all_kinds_equal_their_definitions(first: int) -> None:
+    tool = pathlib.Path(__file__).parents[2] / "tools" / "hunt_graphs.py"
+    done = subprocess.run([sys.executable, str(tool), str(first), str(first + 50)], capture_output=True, text=True,
+                          timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

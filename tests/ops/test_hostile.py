@@ -196,3 +196,15 @@ def test_a_hostile_call_is_refused_or_right(name: str) -> None:
                 signal.alarm(0)
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def _resized(g: rlx.Graph, x: rlx.Value) -> rlx.Graph:
+    g.output("y", TABLE["resize"](x, sizes=(2, 2**31), mode="linear"))
+    return g
+
+
+def test_resizing_to_an_absurd_size_is_refused_at_once() -> None:
+    g = rlx.Graph("g")
+    x = g.input("x", (2, 3), rlx.f32)
+    with pytest.raises(rlx.SizeError):
+        rlx.compile(_resized(g, x))

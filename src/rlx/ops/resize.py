@@ -15,7 +15,7 @@ import numpy as np
 
 from rlx import dtypes
 from rlx.dtypes import DType
-from rlx.errors import TypeRuleError
+from rlx.errors import SizeError, TypeRuleError
 from rlx.ir.dims import AnyDim
 from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample, Tolerance
 from rlx.ir.types import TensorType, normal_axis, static_shape
@@ -137,12 +137,23 @@ def _taps(x: Fraction, attrs: dict[str, Any], scale: Fraction) -> list[tuple[int
     return found
 
 
+# Results of an axis; its tables are made one by one.
+LONGEST = 2**22
+
+
 def tables(n: int, out: int, scale: Fraction, roi: tuple[float, float], attrs: dict[str, Any]
            ) -> tuple[Array, Array, Array]:
     """(places, weights, outside) of an axis: [taps, out], [taps, out] and [out].
 
     `outside` marks results that tf_crop_and_resize replaces by the extrapolation value.
+
+    Raises
+    ------
+    SizeError
+        The tables would take too long to make.
     """
+    if out > LONGEST:
+        raise SizeError(f"resize: an axis must have at most {LONGEST} results, got {out}")
     rows = []
     outside = np.zeros(out, np.bool_)
     for o in range(out):

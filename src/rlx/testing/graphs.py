@@ -205,7 +205,9 @@ MAKERS: tuple[Maker, ...] = (
 )
 
 
-def build_graph(shape: Sequence[int], steps: Sequence[Step]) -> tuple[Graph, dict[str, Array], dict[str, bool]]:
+def build_graph(
+    shape: Sequence[int], steps: Sequence[Step], makers: Sequence[Maker] = MAKERS
+) -> tuple[Graph, dict[str, Array], dict[str, bool]]:
     """A graph from drawn integers.
 
     Returns
@@ -229,7 +231,7 @@ def build_graph(shape: Sequence[int], steps: Sequence[Step]) -> tuple[Graph, dic
     leaf("h", np.round(rng.uniform(-2, 2, dims), 1).astype(np.float16))
     pool.append(Drawn(graph.constant(np.float32(0.5)), True))
     for step in steps:
-        made = MAKERS[step[0] % len(MAKERS)](pool, step, graph)
+        made = makers[step[0] % len(makers)](pool, step, graph)
         if made is not None and int(made.value.type.size) <= 4096:
             pool.append(made)
     exact = {}
