@@ -203,9 +203,9 @@ class Reader:
         if kind == AttributeProto.GRAPH:
             return self.graph(a.g, opsets, depth + 1)
         if kind == AttributeProto.INTS:
-            return list(a.ints) if len(a.ints) < _LONG else array("q", a.ints)
+            return list(a.ints) if len(a.ints) < _LONG else array("q", np.asarray(a.ints, np.int64).tobytes())
         if kind == AttributeProto.FLOATS:
-            return list(a.floats) if len(a.floats) < _LONG else array("f", a.floats)
+            return list(a.floats) if len(a.floats) < _LONG else array("f", np.asarray(a.floats, np.float32).tobytes())
         if kind == AttributeProto.STRINGS:
             known: dict[bytes, bytes] = {}
             return [known.setdefault(s, s) for s in a.strings]
