@@ -10,8 +10,9 @@ from rlx.ir.dims import AnyDim, Dim, DimLike, as_dim, bind, product
 
 Shape: TypeAlias = tuple[AnyDim, ...]
 
-# Axes that kernels can walk, and bytes that offsets can count with room for arithmetic on them.
-MAX_RANK = 32
+# NumPy's most axes, and bytes that offsets can count with room for arithmetic on them. (Kernels walk
+# at most 32 axes of more than one index; a tensor with more of them has over 2**32 elements.)
+MAX_RANK = 64
 MAX_BYTES = 2**60
 
 

@@ -7,6 +7,7 @@ axes are merged and ordered here so that the kernel sees as few as possible.
 import math
 from collections.abc import Sequence
 
+from rlx.errors import LoweringError
 from rlx.ir.graph import Node, Value
 from rlx.ir.types import normal_axis
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of, short
@@ -43,6 +44,8 @@ def strided_copy(
     total = math.prod(shape)
     if total == 0:
         return
+    if len(dims) > 32:
+        raise LoweringError(f"copy: at most 32 axes of more than one index can be walked, got {len(dims)}")
     a = source.at(source_start * itemsize)
     b = target.at(target_start * itemsize)
     if not dims or (len(dims) == 1 and src[0] == 1 and dst[0] == 1):

@@ -172,6 +172,8 @@ def lower_region(
         for i, m in zip(strided, merged, strict=True):
             regs[i].extra = len(strides)
             strides += m
+    if len(dims) > 32 and strided:
+        raise LoweringError(f"region: at most 32 axes of more than one index can be walked, got {len(dims)}")
     words: list[AttrItem] = []
     for reg in regs:
         words += [reg.kind, reg.itemsize, reg.arg, reg.block, reg.extra, 0]
