@@ -221,3 +221,34 @@ def test_a_refused_call_does_not_poison_the_one_in_progress():
     assert got
     for y in got:
         np.testing.assert_array_equal(y, want)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_bytes_that_pass_for_bool_are_true(constant):
+    raw = np.array([0, 1, 2, 255, 128, 3, 0, 254] * 5, np.uint8)
+    truth = raw != 0
+    g = rlx.Graph("g")
+    c = g.constant(raw.view(np.bool_)) if constant else g.input("c", (40,), rlx.bool_)
+    d, x = g.input("d", (40,), rlx.bool_), g.input("x", (40,))
+    g.output("not", ops.logical_not(c))
+    g.output("and", ops.logical_and(c, d))
+    g.output("eq", ops.eq(c, d))
+    g.output("cast", ops.cast(c, dtype=rlx.f32))
+    g.output("where", ops.where(ops.logical_and(c, d), x, -x))
+    other = np.roll(raw, 3)
+    feeds = {"d": other.view(np.bool_), "x": np.arange(40, dtype=np.float32)}
+    got = rlx.compile(g).run(feeds if constant else {"c": raw.view(np.bool_), **feeds})
+    both = truth & (other != 0)
+    np.testing.assert_array_equal(got["not"].view(np.uint8), ~truth)
+    np.testing.assert_array_equal(got["and"].view(np.uint8), both)
+    np.testing.assert_array_equal(got["eq"].view(np.uint8), truth == (other != 0))
+    np.testing.assert_array_equal(got["cast"], truth.astype(np.float32))
+    np.testing.assert_array_equal(got["where"], np.where(both, feeds["x"], -feeds["x"]))
+
+
+def test_a_scalar_whose_byte_passes_for_bool_is_true():
+    g = rlx.Graph("g")
+    c = g.input("c", (), rlx.bool_)
+    g.output("y", ops.logical_not(c))
+    got = rlx.compile(g).run({"c": np.array(2, np.uint8).view(np.bool_)})["y"]
+    assert got.view(np.uint8) == 0

@@ -454,6 +454,21 @@ cdef struct Port:
     cnp.npy_intp dims[64]  # as many axes as a NumPy array may have
 
 
+cdef bint are_bools(const uint8_t *data, int64_t n) noexcept nogil:
+    """Whether every byte is 0 or 1, which kernels rely on and a view of other bytes breaks."""
+    cdef uint64_t a, b, seen = 0
+    cdef int64_t i = 0
+    while i + 16 <= n:
+        memcpy(&a, data + i, 8)
+        memcpy(&b, data + i + 8, 8)
+        seen |= a | b
+        i += 16
+    while i < n:
+        seen |= data[i]
+        i += 1
+    return (seen & ~<uint64_t> 0x0101010101010101) == 0
+
+
 cdef class Executor:
     """A program, a table of base addresses, and the arrays behind them.
 
@@ -559,8 +574,10 @@ cdef class Executor:
         for j in range(port.ndim):
             if cnp.PyArray_DIM(array, j) != port.dims[j]:
                 return False
-        return cnp.PyArray_IS_C_CONTIGUOUS(array) and cnp.PyArray_ISALIGNED(array) \
-            and cnp.PyArray_ISNOTSWAPPED(array)
+        if not (cnp.PyArray_IS_C_CONTIGUOUS(array) and cnp.PyArray_ISALIGNED(array)
+                and cnp.PyArray_ISNOTSWAPPED(array)):
+            return False
+        return port.type_num != cnp.NPY_BOOL or are_bools(<const uint8_t *> cnp.PyArray_DATA(array), port.nbytes)
 
     cdef bint overlaps_inputs(self, cnp.ndarray array):
         """Whether a caller's output shares memory with an input of this run."""

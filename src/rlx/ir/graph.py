@@ -356,6 +356,8 @@ class Graph:
         kind = dtypes.of_array(data)
         data = np.asarray(data, kind.numpy, order="C")
         check_size(TensorType(kind, data.shape), "constant")
+        if kind.kind == "b":
+            data = clean_bools(data)
         node = Node(CONSTANT, (), {}, self.unique_name(name or "const"), "")
         value = self._add(node, [TensorType(kind, data.shape)])[0]
         value._array = data
@@ -496,6 +498,12 @@ class Graph:
         from rlx.ir.text import structural_hash
 
         return structural_hash(self)
+
+
+def clean_bools(array: Array) -> Array:
+    """Booleans whose bytes are 0 or 1; NumPy lets a view of other bytes pass for bool."""
+    raw = array.view(np.uint8)
+    return array if raw.max(initial=0) <= 1 else np.asarray(raw != 0)
 
 
 def _number(item: bool | int | float | complex, dtype: DType, what: str) -> Array:

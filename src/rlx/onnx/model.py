@@ -261,12 +261,18 @@ class Model:
         return found if isinstance(found, _interp.Executor) else None
 
     def _copy_out(self, results: list[Any], out: Any) -> list[Any]:
-        given = out if isinstance(out, Mapping) else dict(zip(self._index, out, strict=False))
+        if not isinstance(out, (Mapping, list, tuple)):
+            raise BindingTypeError(f"out: must be a mapping of names or a sequence of arrays, got {type(out).__name__}")
+        if not isinstance(out, Mapping) and len(out) != len(self._index):
+            raise BindingError(f"out: must have {len(self._index)} arrays, got {len(out)}")
+        given = out if isinstance(out, Mapping) else dict(zip(self._index, out, strict=True))
         for name, array in given.items():
             if name not in self._index:
                 raise UnknownNameError(f"model {self.name!r}: no output {name!r}{nearest(name, self._index)}")
             if array is None:
                 continue
+            if not isinstance(array, np.ndarray) or not array.flags.writeable:
+                raise BindingTypeError(f"out[{name!r}]: must be a writeable NumPy array, got {type(array).__name__}")
             value = results[self._index[name]]
             if not isinstance(value, np.ndarray) or array.dtype != value.dtype:
                 raise BindingTypeError(

@@ -19,7 +19,7 @@ from rlx.errors import (
     UnknownNameError,
 )
 from rlx.ir.dims import AnyDim, Dim
-from rlx.ir.graph import Value
+from rlx.ir.graph import Value, clean_bools
 from rlx.ir.opdef import Array
 from rlx.lower.program import NodeInfo, Port
 from rlx.options import MAX_THREADS
@@ -184,7 +184,8 @@ def fit(value: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
         )
     if array.shape != shape:
         raise BindingError(f"{what}: shape must be {shape}, got {array.shape}")
-    return np.require(np.asarray(array, dtype.numpy), requirements=["C", "A"]).reshape(shape)
+    fitted = np.require(np.asarray(array, dtype.numpy), requirements=["C", "A"]).reshape(shape)
+    return clean_bools(fitted) if dtype.kind == "b" else fitted
 
 
 def check_threads(threads: Any) -> int:
