@@ -56,7 +56,9 @@ print("done")
 
 
 @pytest.mark.parametrize("level", ["avx2", "avx512"])
-@pytest.mark.parametrize("family", sorted({o.family for o in TABLE.values() if o.samples is not None and not o.internal}))
+@pytest.mark.parametrize(
+    "family", sorted({o.family for o in TABLE.values() if o.samples is not None and not o.internal})
+)
 def test_no_byte_beyond_an_array_is_touched(family: str, level: str) -> None:
     from rlx.runtime.kernels import available_levels
 

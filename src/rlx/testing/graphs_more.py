@@ -1,9 +1,11 @@
 """More steps of random graphs: convolutions, pools, order, scattering, recurrence, attention, control flow."""
 
+from typing import Any
+
 import numpy as np
 
 from rlx import dtypes, ops
-from rlx.ir.graph import Graph
+from rlx.ir.graph import Graph, Value
 from rlx.testing.graphs import MAKERS, Drawn, Maker, Step, _pick, fixed
 
 
@@ -48,7 +50,7 @@ def _pad(pool: list[Drawn], step: Step, graph: Graph) -> Drawn | None:
     x = _pick(pool, step[1], lambda d: d.value.rank >= 1 and 0 not in d.value.shape and d.value.dtype.kind in "fi")
     if x is None:
         return None
-    mode = ("constant", "edge", "constant")[step[3] % 3]
+    mode: Any = ("constant", "edge", "constant")[step[3] % 3]
     rng = np.random.default_rng(step[2])
     before, after = rng.integers(0, 3, (2, x.value.rank)).tolist()
     return Drawn(ops.pad(x.value, before=before, after=after, mode=mode), x.exact)
@@ -88,7 +90,7 @@ def _cumulative(pool: list[Drawn], step: Step, graph: Graph) -> Drawn | None:
     if x is None:
         return None
     v = ops.tanh(x.value) if x.value.dtype.is_float else x.value
-    how = {"exclusive": bool(step[3] & 1), "reverse": bool(step[3] & 2)}
+    how: dict[str, Any] = {"exclusive": bool(step[3] & 1), "reverse": bool(step[3] & 2)}
     return Drawn(ops.cumsum(v, axis=step[2] % x.value.rank, **how), x.exact and x.value.dtype.is_int)
 
 
@@ -134,7 +136,7 @@ def _attention(pool: list[Drawn], step: Step, graph: Graph) -> Drawn | None:
     n = fixed(x)[2]
     heads = next(h for h in (4, 3, 2, 1) if n % h == 0)
     q, k = ops.tanh(x.value), ops.sigmoid(x.value)
-    how = {"causal": bool(step[2] % 2), "softcap": 2.0 if step[3] % 3 == 0 else 0.0}
+    how: dict[str, Any] = {"causal": bool(step[2] % 2), "softcap": 2.0 if step[3] % 3 == 0 else 0.0}
     return Drawn(ops.attention(q, k, k, num_heads=heads, num_kv_heads=heads, **how), False)
 
 
@@ -160,7 +162,8 @@ def _cond(pool: list[Drawn], step: Step, graph: Graph) -> Drawn | None:
         body.output("y", op(body.input("x", x.value.shape, x.value.dtype)))
         bodies.append(body)
     pred = ops.reduce_any(c.value, axes=None)
-    return Drawn(ops.cond(pred, x.value, then=bodies[0], orelse=bodies[1]), x.exact)
+    result: Any = ops.cond(pred, x.value, then=bodies[0], orelse=bodies[1])
+    return Drawn(result, x.exact)
 
 
 def _loop(pool: list[Drawn], step: Step, graph: Graph) -> Drawn | None:
@@ -177,7 +180,7 @@ def _loop(pool: list[Drawn], step: Step, graph: Graph) -> Drawn | None:
     return Drawn(ops.loop(trips, None, x.value, x.value, body=body, n_carried=1)[0], x.exact)
 
 
-def graph_number(graph: Graph, number: int) -> object:
+def graph_number(graph: Graph, number: int) -> Value:
     """An int64 constant."""
     return graph.constant(np.int64(number))
 
