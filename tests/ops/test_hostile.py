@@ -208,3 +208,13 @@ def test_resizing_to_an_absurd_size_is_refused_at_once() -> None:
     x = g.input("x", (2, 3), rlx.f32)
     with pytest.raises(rlx.SizeError):
         rlx.compile(_resized(g, x))
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_a_region_outside_the_image_does_not_read_it(mode: str) -> None:
+    op = TABLE["roi_align"]
+    image = np.full((1, 2, 4, 4), np.nan, np.float32)
+    rois = np.array([[50, 50, 60, 60]], np.float32)
+    attrs = {"output_size": (2, 2), "mode": mode, "sampling_ratio": 2}
+    graph, feeds = build(op, Sample((image, rois, np.zeros(1, np.int64)), attrs))
+    np.testing.assert_array_equal(CompiledGraph(graph, rlx.CompileOptions(threads=1)).run(feeds)[0], 0)
