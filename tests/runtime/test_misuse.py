@@ -1,6 +1,8 @@
 """Careless and hostile use ends in a right result or in an error of ours; the executable stays usable."""
 
 import contextlib
+import os
+import signal
 import threading
 import time
 
@@ -49,7 +51,7 @@ def test_outputs_that_share_memory_are_refused():
     np.testing.assert_array_equal(got["z"], X * X)
 
 
-@pytest.mark.parametrize("shape", [(1,) * 33, (2**62,), (2**70,), (2**40, 2**40, 0)])
+@pytest.mark.parametrize("shape", [(1,) * 65, (2**62,), (2**70,), (2**40, 2**40, 0)])
 def test_sizes_that_cannot_be_addressed_are_refused(shape):
     with pytest.raises(rlx.SizeError):
         rlx.Graph("g").input("x", shape)
@@ -252,3 +254,20 @@ def test_a_scalar_whose_byte_passes_for_bool_is_true():
     g.output("y", ops.logical_not(c))
     got = rlx.compile(g).run({"c": np.array(2, np.uint8).view(np.bool_)})["y"]
     assert got.view(np.uint8) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("busy", ["raise", "wait"])
+def test_a_child_does_not_wait_for_a_run_of_its_parent(busy):
+    exe, feeds = slow(busy=busy)
+    thread = threading.Thread(target=exe.run, args=(feeds,))
+    thread.start()
+    time.sleep(0.02)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        exe.run(feeds)
+        os._exit(0)
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0

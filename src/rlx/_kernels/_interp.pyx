@@ -562,6 +562,10 @@ cdef class Executor:
         """Ask the run in progress to stop before its next thunk."""
         self.cancel_flag = 1
 
+    def abandon(self):
+        """Forget a run of a thread that does not exist in this process (after a fork)."""
+        self.running = 0
+
     @property
     def is_running(self):
         """Whether a run is in progress."""

@@ -1,6 +1,8 @@
 """CompiledGraph: what a user runs. Binding, checking, state, reports."""
 
+import os
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,6 +32,22 @@ from rlx.runtime.staged import Staged, is_dynamic
 from rlx.runtime.state import Handles
 from rlx.runtime.variant import Variant, collector_paused, settle
 from rlx.runtime.weights import WeightStore
+
+
+_LIVE: "weakref.WeakSet[CompiledGraph]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a child: runs that other threads had in progress do not exist here."""
+    for exe in list(_LIVE):
+        exe._lock = threading.RLock()
+        for variant in [exe._variant, *exe._variants.values()]:
+            if isinstance(variant, Variant):
+                variant.executor.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class CompiledGraph:
@@ -63,6 +81,7 @@ class CompiledGraph:
         self._open = sorted(self._bound.symbols())
         self._handles = Handles(self._bound)
         self._variant: Variant | Staged | None = None
+        _LIVE.add(self)
         if not self._open:
             self._variant = self._make(self._bound)
 
@@ -344,6 +363,7 @@ class CompiledGraph:
         other._variant = None if self._variant is None else twin(self._variant)
         other._variants = {}
         other._dirty = True
+        _LIVE.add(other)
         return other
 
     def cancel(self) -> None:
