@@ -33,7 +33,6 @@ from rlx.runtime.state import Handles
 from rlx.runtime.variant import Variant, collector_paused, settle
 from rlx.runtime.weights import WeightStore
 
-
 _LIVE: "weakref.WeakSet[CompiledGraph]" = weakref.WeakSet()
 
 
