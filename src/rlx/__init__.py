@@ -33,15 +33,22 @@ if TYPE_CHECKING:
     from rlx.dtypes import u32 as u32
     from rlx.dtypes import u64 as u64
     from rlx.errors import BindingError as BindingError
+    from rlx.errors import BindingTypeError as BindingTypeError
+    from rlx.errors import CancelledError as CancelledError
     from rlx.errors import ConfigError as ConfigError
+    from rlx.errors import DivisionExecutionError as DivisionExecutionError
     from rlx.errors import ExecutionError as ExecutionError
     from rlx.errors import FormatError as FormatError
     from rlx.errors import GraphError as GraphError
+    from rlx.errors import IndexExecutionError as IndexExecutionError
     from rlx.errors import LegalizeError as LegalizeError
     from rlx.errors import LoweringError as LoweringError
     from rlx.errors import PassError as PassError
     from rlx.errors import RlxError as RlxError
+    from rlx.errors import SizeError as SizeError
     from rlx.errors import TypeRuleError as TypeRuleError
+    from rlx.errors import UnknownNameError as UnknownNameError
+    from rlx.errors import UnsupportedOpError as UnsupportedOpError
     from rlx.ir.graph import Graph as Graph
     from rlx.ir.graph import Value as Value
     from rlx.loading import load as load
@@ -53,7 +60,7 @@ _DTYPES = ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", 
            "bool_", "c64", "c128", "DType")
 _ERRORS = ("RlxError", "GraphError", "TypeRuleError", "SizeError", "LegalizeError", "PassError", "LoweringError",
            "BindingError", "UnknownNameError", "BindingTypeError", "ExecutionError", "CancelledError",
-           "FormatError", "UnsupportedOpError", "ConfigError")
+           "DivisionExecutionError", "IndexExecutionError", "FormatError", "UnsupportedOpError", "ConfigError")
 _WHERE = {
     **dict.fromkeys(_DTYPES, "rlx.dtypes"),
     **dict.fromkeys(_ERRORS, "rlx.errors"),
