@@ -595,7 +595,7 @@ cdef class Executor:
                 return True
         return False
 
-    def check_apart(self, int i, list made, cnp.ndarray array):
+    cdef object check_apart(self, int i, list made, cnp.ndarray array):
         """Refuse a caller's output that shares memory with one before it."""
         cdef char *lo = <char *> cnp.PyArray_DATA(array)
         cdef char *hi = lo + cnp.PyArray_NBYTES(array)
