@@ -472,6 +472,10 @@ def _metadata(proto: ModelProto) -> dict[str, Any]:
     }
 
 
+# What is left of a file without its weights, from which on parsing leaves much behind.
+_LARGE_REST = 1 << 20
+
+
 def load(source: Any, threads: int | None = None, options: CompileOptions | None = None) -> Model:
     """Read an ONNX model.
 
@@ -509,7 +513,8 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
         name = path.stem
     proto = ModelProto()
     try:
-        proto.ParseFromString(strip(tensors.buffer))
+        rest = strip(tensors.buffer)
+        proto.ParseFromString(rest)
     except FormatError:
         raise
     except Exception as error:  # protobuf's own error types differ between its implementations
@@ -518,8 +523,12 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
         raise FormatError("ONNX: the file must be a serialised model with a graph, got none")
     try:
         with collector_paused():
-            return Model(proto, tensors, options, threads, name)
+            model = Model(proto, tensors, options, threads, name)
     except RlxError:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise FormatError(f"ONNX: the file must be well formed, got {type(error).__name__}: {error}") from error
+    if len(rest) > _LARGE_REST:
+        del proto, rest  # messages of millions of numbers: give their pages back
+        _interp.trim()
+    return model

@@ -15,7 +15,7 @@ from rlx.runtime.link import link
 from rlx.runtime.weights import WeightStore, aligned
 
 # Weights and nodes from which on the leftovers of compiling are worth giving back to the system.
-TRIM_BYTES = 4 << 20
+TRIM_BYTES = 1 << 19
 TRIM_NODES = 100
 
 
