@@ -9,7 +9,8 @@ import numpy as np
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto
 
 from rlx.errors import FormatError
-from rlx.onnx.tensors import Array, TensorReader, numpy_type
+from rlx.onnx.elements import numpy_type
+from rlx.onnx.tensors import Array, TensorReader
 
 Opsets = Mapping[str, int]
 _STANDARD = ("", "ai.onnx")

@@ -8,7 +8,8 @@ from rlx.compiler import compile_static
 from rlx.errors import ExecutionError, FormatError
 from rlx.ir.graph import Graph
 from rlx.onnx.block import Block
-from rlx.onnx.steps import Finish, Segment, Start, Step, actual, structure
+from rlx.onnx.plans import ABSENT, Plans
+from rlx.onnx.steps import Finish, Segment, Step
 from rlx.onnx.tracer import Frame, Scope, Tracer
 from rlx.options import CompileOptions
 from rlx.runtime.variant import Variant, collector_paused, settle
@@ -16,11 +17,6 @@ from rlx.runtime.weights import WeightStore
 
 if TYPE_CHECKING:
     from rlx.onnx.tensors import TensorReader
-
-# Input signatures kept per graph.
-MAX_PLANS = 64
-# An input that was not given and has a default.
-ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT"})()
 
 
 class Shared:
@@ -43,7 +39,7 @@ class Shared:
         self.lock = threading.RLock()
 
 
-class Core:
+class Core(Plans):
     """A graph that can be called with any shapes.
 
     Parameters
@@ -66,14 +62,13 @@ class Core:
         *,
         declare: bool = False,
     ) -> None:
+        super().__init__(block.name or "graph")
         self.model = model
         self.block = block
         self.inputs = tuple(inputs)
         self.outer = outer
         self.frames = tuple(frames)
         self.declare = declare
-        self.name = block.name or "graph"
-        self.plans: dict[Any, Step] = {}
 
     def compile(self, graph: Graph) -> Variant:
         """Compile a segment; weights are shared with all others of the file."""
@@ -85,49 +80,6 @@ class Core:
         self.model.tensors.release_pages()
         return variant
 
-    def plan(self, values: Sequence[Any]) -> Step:
-        """The plan for values of these types and shapes; empty when they are new."""
-        key = tuple(map(structure, values))
-        root = self.plans.get(key)
-        if root is None:
-            if len(self.plans) >= MAX_PLANS:
-                self.plans.pop(next(iter(self.plans)))
-            root = self.plans[key] = Start()
-        elif len(self.plans) > 1:
-            self.plans[key] = self.plans.pop(key, root)  # used last
-        return root
-
-    def run(self, values: Sequence[Any], threads: int = 0) -> list[Any]:
-        """Results for values, imported and compiled on the way where that is needed; not to be changed."""
-        held = list(values)
-        return [actual(i, held) for i in self.follow(self.plan(values), held, threads).items]
-
-    def results(self, root: Step, values: list[Any], threads: int) -> list[Any]:
-        """Results of a plan that the caller may change."""
-        return self.follow(root, values, threads).results(values)
-
-    def follow(self, root: Step, values: list[Any], threads: int) -> Finish:
-        """Run a plan; its values are then in `values`."""
-        step, outcome, done = root, None, 0
-        while True:
-            child = step.children.get(outcome)
-            if child is None:
-                try:
-                    with self.model.lock, collector_paused():
-                        child = self.trace(root, values, done, threads)
-                        self.settle(root)
-                except (MemoryError, OverflowError) as error:
-                    raise ExecutionError(f"graph {self.name!r}: sizes must fit the memory, got {error}") from None
-                except RecursionError:
-                    raise FormatError(f"graph {self.name!r}: graphs and functions are nested too deep") from None
-            elif len(step.children) > 1:
-                step.children[outcome] = step.children.pop(outcome, child)  # used last
-            step = child
-            if isinstance(step, Finish):
-                return step
-            outcome = step.run(values, threads)
-            done += 1
-
     def settle(self, root: Step) -> None:
         """Give back what importing and compiling left over."""
         largest = max(
@@ -137,6 +89,24 @@ class Core:
         )
         if largest is not None:
             settle(largest)
+
+    def extend(self, root: Step, values: list[Any], done: int, threads: int) -> Step:
+        """Import what follows, along with this run.
+
+        Raises
+        ------
+        ExecutionError, FormatError
+            It takes too much memory, or is nested too deep.
+        """
+        try:
+            with self.model.lock, collector_paused():
+                child = self.trace(root, values, done, threads)
+                self.settle(root)
+        except (MemoryError, OverflowError) as error:
+            raise ExecutionError(f"graph {self.name!r}: sizes must fit the memory, got {error}") from None
+        except RecursionError:
+            raise FormatError(f"graph {self.name!r}: graphs and functions are nested too deep") from None
+        return child
 
     def trace(self, root: Step, values: list[Any], done: int, threads: int) -> Finish:
         """Import the graph along a run that has executed `done` steps of its plan."""
@@ -158,14 +128,3 @@ class Core:
         items = tracer.results(self.block, scope)
         tracer.scopes.pop()
         return tracer.finish(self.block.outputs, items)
-
-    def segments(self) -> list[Segment]:
-        """All compiled segments."""
-        found: list[Segment] = []
-        stack: list[Step] = list(self.plans.values())
-        while stack:
-            step = stack.pop()
-            if isinstance(step, Segment):
-                found.append(step)
-            stack += step.children.values()
-        return found

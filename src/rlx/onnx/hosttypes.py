@@ -9,8 +9,9 @@ from onnx import TensorProto
 from rlx import dtypes, ops
 from rlx.errors import FormatError
 from rlx.onnx.context import NodeContext
+from rlx.onnx.elements import HOST_TYPES, numpy_type
 from rlx.onnx.steps import Slot
-from rlx.onnx.tensors import HOST_TYPES, Array, numpy_type, type_name
+from rlx.onnx.tensors import Array, type_name
 
 _CODES = {np.dtype(t): code for code, t in HOST_TYPES.items()}
 

@@ -7,10 +7,11 @@ import numpy as np
 from rlx import dtypes, ops
 from rlx.ir.graph import Value
 from rlx.onnx.context import NodeContext, dims, is_host
+from rlx.onnx.elements import HOST_TYPES
 from rlx.onnx.hosttypes import code_of, convert, small_int_range
 from rlx.onnx.ops_nn import spatial_of, window
 from rlx.onnx.registry import onnx_op
-from rlx.onnx.tensors import HOST_TYPES, Array
+from rlx.onnx.tensors import Array
 
 
 def single(v: Value) -> Any:

@@ -476,7 +476,7 @@ def _tensor_scatter(n: NodeContext) -> Any:
 
 @onnx_op("BitCast")
 def _bit_cast(n: NodeContext) -> Any:
-    from rlx.onnx.tensors import numpy_type
+    from rlx.onnx.elements import numpy_type
 
     target = numpy_type(n.int("to"), "attribute 'to'")
     return n.host(lambda x: np.ascontiguousarray(x).view(target) if x.ndim else x.reshape(1).view(target).reshape(()))

@@ -6,14 +6,18 @@ plan continues with one child per outcome that has been met.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rlx import dtypes
-from rlx.ir.types import TensorType
-from rlx.onnx.tensors import Array
-from rlx.runtime.variant import Variant
+
+if TYPE_CHECKING:
+    from rlx.ir.types import TensorType
+    from rlx.runtime.variant import Variant
+
+Array = npt.NDArray[Any]
 
 # Outcomes kept per step; the one not used for longest goes first.
 MAX_CHILDREN = 32
@@ -36,7 +40,7 @@ class Slot:
 
     index: int
     name: str
-    type: TensorType | None
+    type: "TensorType | None"
     shape: tuple[int, ...] | None
     part: int | None = None
 
@@ -102,7 +106,7 @@ class Start(Step):
 class Segment(Step):
     """A compiled graph."""
 
-    def __init__(self, variant: Variant, reads: list[tuple[str, Key]], writes: int, poison: bool) -> None:
+    def __init__(self, variant: "Variant", reads: list[tuple[str, Key]], writes: int, poison: bool) -> None:
         super().__init__()
         self.poison = poison
         self.variant = variant

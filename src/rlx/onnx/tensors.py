@@ -5,54 +5,16 @@ import os
 import pathlib
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto, numpy_helper
 
 from rlx import dtypes
 from rlx.errors import FormatError
+from rlx.onnx.elements import numpy_type
 from rlx.onnx.wire import KEY
 
 Array = npt.NDArray[Any]
-
-# Element types that the IR does not compute in: they exist on the host alone.
-HOST_TYPES: dict[int, Any] = {
-    TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn,
-    TensorProto.FLOAT8E4M3FNUZ: ml_dtypes.float8_e4m3fnuz,
-    TensorProto.FLOAT8E5M2: ml_dtypes.float8_e5m2,
-    TensorProto.FLOAT8E5M2FNUZ: ml_dtypes.float8_e5m2fnuz,
-    TensorProto.UINT4: ml_dtypes.uint4,
-    TensorProto.INT4: ml_dtypes.int4,
-}
-for _code, _name in (
-    ("FLOAT4E2M1", "float4_e2m1fn"),
-    ("FLOAT8E8M0", "float8_e8m0fnu"),
-    ("UINT2", "uint2"),
-    ("INT2", "int2"),
-):
-    if hasattr(TensorProto, _code) and hasattr(ml_dtypes, _name):
-        HOST_TYPES[getattr(TensorProto, _code)] = getattr(ml_dtypes, _name)
-
-
-def numpy_type(code: int, what: str) -> np.dtype[Any]:
-    """NumPy type of an ONNX element type; object for strings.
-
-    Raises
-    ------
-    FormatError
-        There is no such type.
-    """
-    known = dtypes.from_onnx(code)
-    if known is not None:
-        return np.dtype(known.numpy)
-    if code == TensorProto.STRING:
-        return np.dtype(object)
-    if code in HOST_TYPES:
-        host: np.dtype[Any] = np.dtype(HOST_TYPES[code])
-        return host
-    raise FormatError(f"{what}: element type must be one that ONNX defines, got code {code}")
-
 
 def type_name(code: int) -> str:
     """Name of an ONNX element type for messages and signatures."""

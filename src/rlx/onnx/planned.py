@@ -1,0 +1,421 @@
+"""What runs an ONNX model that has been imported: plans by input shapes. Works without the package `onnx`.
+
+What only a first run, a report or an error needs is imported there, so that a model
+of an ahead-of-time file runs within milliseconds.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx import dtypes
+from rlx._kernels import _interp
+from rlx.errors import BindingError, BindingTypeError, UnknownNameError
+from rlx.onnx.elements import numpy_type
+from rlx.onnx.plans import ABSENT, Plans
+from rlx.onnx.steps import Guard, Segment, Start, Step, content
+
+if TYPE_CHECKING:
+    from rlx.compiler import Compiled
+    from rlx.ir.graph import Graph
+    from rlx.options import CompileOptions
+    from rlx.runtime.report import Explanation, MemoryReport, Profile
+    from rlx.runtime.variant import Variant
+
+Dim = int | str | None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the file declares about an input or output. Shapes are hints, the rank of an input is checked.
+
+    Attributes
+    ----------
+    kind : str
+        `tensor`, `sequence`, `optional` or `map`.
+    dtype : str
+        Element type of the tensor, or of those inside.
+    shape : tuple of int, str or None, optional
+        None when the rank is open.
+    default : bool
+        The input may be left out.
+    """
+
+    kind: str
+    dtype: str
+    shape: tuple[Dim, ...] | None
+    default: bool = False
+    code: int = 0
+    inner: "Declared | None" = None
+
+    def __str__(self) -> str:
+        if self.kind != "tensor":
+            return f"{self.kind}({self.inner or self.dtype})"
+        dims = "..." if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.dtype}[{dims}]"
+
+
+@dataclass(frozen=True)
+class ModelSignature:
+    """Names and types of inputs and outputs, in order."""
+
+    inputs: dict[str, Declared]
+    outputs: dict[str, Declared]
+
+    def __str__(self) -> str:
+        from rlx.runtime.report import table_text
+
+        rows = [("input", k, str(t), "optional" if t.default else "") for k, t in self.inputs.items()]
+        rows += [("output", k, str(t), "") for k, t in self.outputs.items()]
+        return table_text(("", "name", "type", ""), rows)
+
+    def _repr_html_(self) -> str:
+        from rlx.runtime.report import table_html
+
+        rows = [("input", k, str(t)) for k, t in self.inputs.items()]
+        return table_html(("", "name", "type"), rows + [("output", k, str(t)) for k, t in self.outputs.items()])
+
+
+class Guarded:
+    """Executors of whole models by the content of some inputs."""
+
+    __slots__ = ("children", "names")
+
+    def __init__(self, names: list[str], children: Mapping[Any, Step]) -> None:
+        self.names = names
+        self.children = children
+
+    def pick(self, inputs: Mapping[str, Any]) -> _interp.Executor:
+        """The executor for these inputs; KeyError when their values are new."""
+        step = self.children[tuple([content(inputs[n]) for n in self.names])]
+        if isinstance(step, Segment) and step.direct:
+            return step.variant.executor
+        raise KeyError
+
+
+class PlannedModel:
+    """A model as its plans: what `rlx.load` of an ahead-of-time file gives, and the base of `Model`.
+
+    Parameters
+    ----------
+    name : str
+    core : Plans
+        Plans of the main graph.
+    options : CompileOptions
+    inputs, outputs : dict of str to Declared
+        As the file declares them.
+    index : dict of str to int
+        Places of the outputs.
+    metadata : dict
+    """
+
+    def __init__(
+        self, name: str, core: Plans, options: "CompileOptions", inputs: dict[str, Declared],
+        outputs: dict[str, Declared], index: dict[str, int], metadata: dict[str, Any],
+    ) -> None:
+        self.name = name
+        self._core = core
+        self._options = options
+        self._inputs = inputs
+        self._outputs = outputs
+        self._index = index
+        self._metadata = metadata
+        self._required = tuple(n for n, t in inputs.items() if not t.default)
+        self._direct: dict[tuple[tuple[int, ...], ...], Any] = {}
+        self._fast = not options.poison and options.busy != "wait"
+        self._lock = threading.Lock()
+        self._dtypes = {n: numpy_type(t.code, n) if t.code and not t.default else None for n, t in inputs.items()}
+
+    # -- running ------------------------------------------------------------------------
+
+    def run(
+        self, inputs: Mapping[str, Any] | None = None, *, threads: int | None = None, out: Any = None
+    ) -> _interp.Outputs:
+        """Run once.
+
+        Parameters
+        ----------
+        inputs : mapping of name to array
+            Lists for sequences, None for an empty optional, arrays of objects for strings.
+        threads : int, optional
+            Threads of this run.
+        out : mapping of name to array, or sequence, optional
+            Where to write outputs; the same arrays come back.
+
+        Returns
+        -------
+        Outputs
+            Indexable by position and by name.
+
+        Raises
+        ------
+        BindingError
+            A name, element type or rank does not fit.
+        ExecutionError
+            The run failed; names the node.
+        """
+        if inputs is None:
+            inputs = {}
+        try:
+            executor = self._direct[tuple([inputs[n].shape for n in self._required])]
+            if len(inputs) != len(self._required):
+                return self._run(inputs, threads, out)
+            if type(executor) is not _interp.Executor:
+                if type(executor) is Start:
+                    return self._staged(executor, inputs, threads, out)
+                executor = executor.pick(inputs)
+        except (KeyError, AttributeError, TypeError):
+            return self._run(inputs, threads, out)
+        if threads is not None:
+            from rlx.runtime.binding import check_threads
+
+            threads = check_threads(threads)
+        outputs: _interp.Outputs = executor.run(inputs if type(inputs) is dict else dict(inputs), threads or 0, out)
+        return outputs
+
+    def _staged(self, root: Step, inputs: Mapping[str, Any], threads: int | None, out: Any) -> _interp.Outputs:
+        """Run a plan of several steps on arrays of shapes that are known."""
+        if threads is not None or out is not None:
+            return self._run(inputs, threads, out)
+        values = []
+        for name, dtype in self._dtypes.items():
+            if dtype is None:  # has a default, which holds
+                values.append(ABSENT)
+                continue
+            value = inputs[name]
+            if type(value) is not np.ndarray or value.dtype != dtype:
+                return self._run(inputs, threads, out)
+            values.append(value)
+        return _interp.Outputs(tuple(self._core.results(root, values, 0)), self._index)
+
+    def _run(self, inputs: Mapping[str, Any], threads: int | None, out: Any) -> _interp.Outputs:
+        if self._options.busy == "wait":
+            with self._lock:
+                return self._run_bound(self._bind(inputs), threads, out)
+        return self._run_bound(self._bind(inputs), threads, out)
+
+    def _run_bound(self, values: list[Any], threads: int | None, out: Any) -> _interp.Outputs:
+        if threads is not None:
+            from rlx.runtime.binding import check_threads
+
+            threads = check_threads(threads)
+        root = self._core.plan(values)
+        executor = self._whole(root, values)
+        if executor is not None:
+            given = {n: v for n, v in zip(self._inputs, values, strict=True) if v is not ABSENT}
+            return executor.run(given, threads or 0, out)
+        results = self._core.results(root, list(values), threads or 0)
+        self._whole(root, values)
+        if out is not None:
+            results = self._copy_out(results, out)
+        return _interp.Outputs(tuple(results), self._index)
+
+    def _whole(self, root: Step, values: list[Any]) -> _interp.Executor | None:
+        """The executor of a plan that is one segment, known by its shapes from now on."""
+        step = root.children.get(None)
+        arrays = [v for v in values if v is not ABSENT]
+        if not self._fast or step is None or len(arrays) != len(self._required):
+            return None
+        if not all(isinstance(v, np.ndarray) for v in arrays):
+            return None
+        found: Any = None
+        if isinstance(step, Segment) and step.direct:
+            found = step.variant.executor
+        elif isinstance(step, Guard) and all(i < len(values) and part is None for i, part in step.slots):
+            found = Guarded([list(self._inputs)[i] for i, _ in step.slots], step.children)
+        elif all(self._dtypes[n] is not None for n in self._required):
+            found = root
+        if found is None:
+            return None
+        if len(self._direct) >= 64:
+            self._direct.clear()
+        self._direct[tuple(v.shape for v in arrays)] = found
+        return found if isinstance(found, _interp.Executor) else None
+
+    def _copy_out(self, results: list[Any], out: Any) -> list[Any]:
+        from rlx.runtime.binding import nearest
+
+        if not isinstance(out, (Mapping, list, tuple)):
+            raise BindingTypeError(f"out: must be a mapping of names or a sequence of arrays, got {type(out).__name__}")
+        if not isinstance(out, Mapping) and len(out) != len(self._index):
+            raise BindingError(f"out: must have {len(self._index)} arrays, got {len(out)}")
+        given = out if isinstance(out, Mapping) else dict(zip(self._index, out, strict=True))
+        for name, array in given.items():
+            if name not in self._index:
+                raise UnknownNameError(f"model {self.name!r}: no output {name!r}{nearest(name, self._index)}")
+            if array is None:
+                continue
+            if not isinstance(array, np.ndarray) or not array.flags.writeable:
+                raise BindingTypeError(f"out[{name!r}]: must be a writeable NumPy array, got {type(array).__name__}")
+            value = results[self._index[name]]
+            if not isinstance(value, np.ndarray) or array.dtype != value.dtype:
+                raise BindingTypeError(
+                    f"out[{name!r}]: dtype must be {getattr(value, 'dtype', type(value).__name__)}, got {array.dtype}"
+                )
+            if array.shape != value.shape:
+                raise BindingError(f"out[{name!r}]: shape must be {value.shape}, got {array.shape}")
+            array[...] = value
+            results[self._index[name]] = array
+        return results
+
+    def _bind(self, inputs: Mapping[str, Any]) -> list[Any]:
+        from rlx.runtime.binding import as_mapping, nearest
+
+        inputs = as_mapping(inputs, "inputs")
+        for name in inputs:
+            if name not in self._inputs:
+                raise UnknownNameError(f"model {self.name!r}: no input {name!r}{nearest(name, self._inputs)}")
+        missing = [n for n in self._required if n not in inputs]
+        missing = [n for n in missing if self._inputs[n].kind != "optional"]
+        if missing:
+            raise BindingError(
+                f"model {self.name!r}: every input must be given, {missing} missing; inputs are {list(self._inputs)}"
+            )
+        values = []
+        for name, declared in self._inputs.items():
+            if name in inputs:
+                values.append(fit_declared(inputs[name], declared, f"input {name!r} of model {self.name!r}"))
+            else:
+                values.append(ABSENT if declared.default else None)
+        return values
+
+    # -- reports ---------------------------------------------------------------------------
+
+    @property
+    def signature(self) -> ModelSignature:
+        """Names, element types and shapes of inputs and outputs, as the file declares them."""
+        return ModelSignature(dict(self._inputs), dict(self._outputs))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Producer, opsets, metadata properties and documentation of the file."""
+        return dict(self._metadata)
+
+    def _variants(self) -> "list[Variant]":
+        found = [s.variant for s in self._core.segments()]
+        if not found:
+            raise BindingError(
+                f"model {self.name!r}: must have been run before this report\nhint: run it once, or pass inputs"
+            )
+        return found
+
+    def explain(self) -> "Explanations":
+        """Which passes fired and which kernels run, per compiled segment."""
+        from rlx.runtime.report import explain
+
+        return Explanations([explain(v.compiled) for v in self._variants()])
+
+    def memory_report(self) -> "MemoryReport":
+        """Bytes of weights and arenas of all compiled shapes."""
+        from rlx.runtime.report import memory_of
+
+        return memory_of(self.name, self._variants())
+
+    def profile(self, inputs: Mapping[str, Any], *, repeat: int = 10) -> "Profile":
+        """Time of every kernel call, averaged over `repeat` runs."""
+        from rlx.runtime.report import Profile
+
+        self.run(inputs)
+        variants = self._path(inputs)
+        spent = [np.zeros(len(v.linked), np.int64) for v in variants]
+        try:
+            for v, s in zip(variants, spent, strict=True):
+                v.executor.spent = s
+            for _ in range(repeat):
+                self.run(inputs)
+        finally:
+            for v in variants:
+                v.executor.spent = None
+        rows = [
+            r for v, s in zip(variants, spent, strict=True) for r in Profile.of(v.compiled, s / max(1, repeat)).rows
+        ]
+        return Profile(rows)
+
+    def _path(self, inputs: Mapping[str, Any]) -> "list[Variant]":
+        """Variants that a run with these inputs goes through; it has been run."""
+        values = self._bind(inputs)
+        step = self._core.plan(values)
+        found: list[Variant] = []
+        outcome: Any = None
+        while (child := step.children.get(outcome)) is not None:
+            step = child
+            if isinstance(step, Segment):
+                found.append(step.variant)
+            outcome = step.run(values, 0) if step.children else None
+        return found
+
+    def compiled_for(self, inputs: Mapping[str, Any]) -> "list[Compiled]":
+        """What a run with these inputs goes through, in order: graphs after passes, and their programs.
+
+        The model is run once with them.
+        """
+        self.run(inputs)
+        return [v.compiled for v in self._path(inputs)]
+
+    def graph_for(self, inputs: Mapping[str, Any]) -> "Graph":
+        """The graph that inputs of these shapes run, after passes; of a model in stages the largest.
+
+        The model is run once with them.
+        """
+        return max((c.graph for c in self.compiled_for(inputs)), key=len)
+
+    def __repr__(self) -> str:
+        ins = ", ".join(f"{k}: {t}" for k, t in self._inputs.items())
+        outs = ", ".join(f"{k}: {t}" for k, t in self._outputs.items())
+        return f"Model({self.name!r}, ({ins}) -> ({outs}))"
+
+    def _repr_html_(self) -> str:
+        return f"<b>{self.name}</b>" + self.signature._repr_html_()
+
+
+@dataclass(frozen=True)
+class Explanations:
+    """One explanation per compiled segment."""
+
+    segments: "Sequence[Explanation]"
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.segments))
+
+    def _repr_html_(self) -> str:
+        return "".join(s._repr_html_() for s in self.segments)
+
+
+def fit_declared(value: Any, declared: Declared, what: str) -> Any:
+    """A value of the declared type, or an error."""
+    from rlx.runtime.binding import fit, shape_of
+
+    if declared.kind == "optional":
+        inner = declared.inner
+        assert inner is not None
+        return None if value is None else fit_declared(value, inner, what)
+    if declared.kind == "sequence":
+        inner = declared.inner
+        assert inner is not None
+        if isinstance(value, np.ndarray) or not isinstance(value, Sequence):
+            raise BindingTypeError(f"{what}: must be a list of arrays, got {type(value).__name__}")
+        return [fit_declared(v, inner, f"{what}, element {i}") for i, v in enumerate(value)]
+    if declared.kind == "map":
+        if not isinstance(value, Mapping):
+            raise BindingTypeError(f"{what}: must be a mapping, got {type(value).__name__}")
+        return dict(value)
+    known = dtypes.from_onnx(declared.code)
+    if known is not None:
+        array = fit(value, known, shape_of(value, what), what)
+    elif declared.code:
+        want = numpy_type(declared.code, what)
+        array = np.asarray(value)
+        if want.kind == "O":
+            if array.dtype.kind not in "OUST":
+                raise BindingTypeError(f"{what}: must be strings, got {array.dtype}")
+            array = array.astype(object)
+        elif array.dtype != want:
+            raise BindingTypeError(f"{what}: dtype must be {want}, got {array.dtype}")
+    else:
+        array = np.asarray(value)
+    if declared.shape is not None and array.ndim != len(declared.shape):
+        raise BindingError(f"{what}: rank must be {len(declared.shape)} ({declared}), got shape {array.shape}")
+    return array

@@ -1,0 +1,77 @@
+"""Plans by input shapes: trees of steps, and what follows them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx.onnx.steps import Finish, Segment, Start, Step, actual, structure
+
+# Input signatures kept per graph.
+MAX_PLANS = 64
+# An input that was not given and has a default.
+ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT"})()
+
+
+class Plans:
+    """The plans of one graph of a file.
+
+    Attributes
+    ----------
+    name : str
+    plans : dict
+        First step by the structure of the inputs.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.plans: dict[Any, Step] = {}
+
+    def extend(self, root: Step, values: list[Any], done: int, threads: int) -> Step:
+        """The step after the `done` ones that this run has executed; its outcome has not been met before."""
+        raise NotImplementedError
+
+    def plan(self, values: Sequence[Any]) -> Step:
+        """The plan for values of these types and shapes; empty when they are new."""
+        key = tuple(map(structure, values))
+        root = self.plans.get(key)
+        if root is None:
+            if len(self.plans) >= MAX_PLANS:
+                self.plans.pop(next(iter(self.plans)))
+            root = self.plans[key] = Start()
+        elif len(self.plans) > 1:
+            self.plans[key] = self.plans.pop(key, root)  # used last
+        return root
+
+    def run(self, values: Sequence[Any], threads: int = 0) -> list[Any]:
+        """Results for values, imported and compiled on the way where that is needed; not to be changed."""
+        held = list(values)
+        return [actual(i, held) for i in self.follow(self.plan(values), held, threads).items]
+
+    def results(self, root: Step, values: list[Any], threads: int) -> list[Any]:
+        """Results of a plan that the caller may change."""
+        return self.follow(root, values, threads).results(values)
+
+    def follow(self, root: Step, values: list[Any], threads: int) -> Finish:
+        """Run a plan; its values are then in `values`."""
+        step, outcome, done = root, None, 0
+        while True:
+            child = step.children.get(outcome)
+            if child is None:
+                child = self.extend(root, values, done, threads)
+            elif len(step.children) > 1:
+                step.children[outcome] = step.children.pop(outcome, child)  # used last
+            step = child
+            if isinstance(step, Finish):
+                return step
+            outcome = step.run(values, threads)
+            done += 1
+
+    def segments(self) -> list[Segment]:
+        """All compiled segments."""
+        found: list[Segment] = []
+        stack: list[Step] = list(self.plans.values())
+        while stack:
+            step = stack.pop()
+            if isinstance(step, Segment):
+                found.append(step)
+            stack += step.children.values()
+        return found
