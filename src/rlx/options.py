@@ -77,6 +77,9 @@ class CompileOptions:
     dims : mapping of str to int
         Values of symbolic sizes. Those left open are bound at run time, and each
         combination is compiled once.
+    extents : mapping of str to int
+        Upper bounds of symbolic sizes (buckets). The graph is compiled at these sizes;
+        `CompiledGraph.set_active_extent` runs it on fewer rows.
     threads : int, optional
         Threads of a run unless `run(threads=)` says otherwise.
     optimize : bool
@@ -96,6 +99,7 @@ class CompileOptions:
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
+    extents: Mapping[str, int] = field(default_factory=dict)
     threads: int | None = None
     optimize: bool = True
     disable: tuple[str, ...] = ()
@@ -116,13 +120,14 @@ class CompileOptions:
             raise ConfigError(f"CompileOptions.optimize: must be a bool, got {self.optimize!r}")
         if not isinstance(self.rng, RngOptions):
             raise ConfigError(f"CompileOptions.rng: must be RngOptions, got {self.rng!r}")
-        if not isinstance(self.dims, Mapping):
-            raise ConfigError(f"CompileOptions.dims: must be a mapping of names to sizes, got {self.dims!r}")
+        for what, sizes, least in (("dims", self.dims, 0), ("extents", self.extents, 1)):
+            if not isinstance(sizes, Mapping):
+                raise ConfigError(f"CompileOptions.{what}: must be a mapping of names to sizes, got {sizes!r}")
+            for name, size in sizes.items():
+                if isinstance(size, bool) or not isinstance(size, int) or size < least:
+                    raise ConfigError(f"CompileOptions.{what}: {name!r} must be an int >= {least}, got {size!r}")
         if self.busy not in ("raise", "wait"):
             raise ConfigError(f"CompileOptions.busy: must be 'raise' or 'wait', got {self.busy!r}")
-        for name, size in self.dims.items():
-            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-                raise ConfigError(f"CompileOptions.dims: {name!r} must be an int >= 0, got {size!r}")
         if isinstance(self.disable, str) or not isinstance(self.disable, Iterable):
             raise ConfigError(f"CompileOptions.disable: must be a tuple of pass names, got {self.disable!r}")
         from rlx.passes import PASSES

@@ -75,6 +75,14 @@ def nbytes_of(value: Value) -> int:
     return size_of(value) * value.dtype.itemsize
 
 
+def grown_at_end(node: Node) -> int | None:
+    """The only axis that a padding makes longer, behind what was there, with a number; else None."""
+    after = [axis for axis, n in enumerate(node.attrs["after"]) if n]
+    if len(after) != 1 or any(node.attrs["before"]) or node.attrs["after"][after[0]] < 0:
+        return None
+    return after[0] if node.attrs["mode"] == "constant" else None
+
+
 class Context:
     """Lowers one graph."""
 
@@ -163,12 +171,18 @@ class Context:
         return place
 
     def _concat(self, value: Value) -> tuple[Value, int, int] | None:
-        """(concatenation, axis, place on it) if that is all that reads a value, perhaps through reshapes."""
+        """(concatenation, axis, place on it) if that is all that reads a value, perhaps through reshapes.
+
+        Padding behind the rows of one axis counts as a concatenation.
+        """
         while self.uses.get(value) == 1 and value in self.readers:
             node = self.readers[value][0]
             if node.op.name == "reshape":
                 value = node.outputs[0]
                 continue
+            if node.op.name == "pad":
+                after = grown_at_end(node)
+                return None if after is None else (node.outputs[0], after, 0)
             if node.op.name != "concat":
                 return None
             axis = node.attrs["axis"] % value.rank
@@ -205,6 +219,7 @@ class Context:
             whole, axis, start = found
             target = shape_of(whole)
             along_last = axis == len(target) - 1 and len(target) > 1 and shape[-1:] != target[-1:]
+            along_last = along_last and whole.node.op.name == "concat"
             if along_last and self._last_kept(value, whole):
                 place = self._whole(whole).at(start * value.dtype.itemsize)
                 self.places[value] = self.strided[value] = place

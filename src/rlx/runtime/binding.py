@@ -52,9 +52,14 @@ def failure(status: int, info: NodeInfo, value: int, bound: int, position: int) 
 
 
 class Helper:
-    """Slow paths of the executor: everything that makes or refuses an array."""
+    """Slow paths of the executor: everything that makes or refuses an array.
 
-    def __init__(self, inputs: Sequence[Port], outputs: Sequence[Port], nodes: Sequence[NodeInfo], graph: str) -> None:
+    `wide` has the shapes of inputs at bucket size: of an array of that shape, the first rows are read.
+    """
+
+    def __init__(self, inputs: Sequence[Port], outputs: Sequence[Port], nodes: Sequence[NodeInfo], graph: str,
+                 wide: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        self.wide = wide or {}
         self.inputs = inputs
         self.outputs = outputs
         self.nodes = nodes
@@ -62,7 +67,11 @@ class Helper:
 
     def coerce(self, i: int, value: Any) -> Array:
         port = self.inputs[i]
-        return fit(value, port.dtype, port.shape, f"input {port.name!r} of graph {self.graph!r}")
+        what = f"input {port.name!r} of graph {self.graph!r}"
+        wide = self.wide.get(port.name)
+        if wide is not None and wide != port.shape and shape_of(value, what) == wide:
+            return first_rows(fit(value, port.dtype, wide, what), port.shape)
+        return fit(value, port.dtype, port.shape, what)
 
     def default(self, i: int) -> NoReturn:
         names = [p.name for p in self.inputs]
@@ -186,6 +195,11 @@ def fit(value: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
         raise BindingError(f"{what}: shape must be {shape}, got {array.shape}")
     fitted = np.require(np.asarray(array, dtype.numpy), requirements=["C", "A"]).reshape(shape)
     return clean_bools(fitted) if dtype.kind == "b" else fitted
+
+
+def first_rows(array: Array, shape: Sequence[int | None]) -> Array:
+    """The first part of an array on every axis, contiguous; None takes all of an axis."""
+    return np.require(array[tuple([slice(0, n) for n in shape])], requirements=["C", "A"])
 
 
 def check_threads(threads: Any) -> int:

@@ -12,7 +12,14 @@ from rlx import dtypes
 from rlx._kernels import _interp
 from rlx.compiler import compile_static
 from rlx.dtypes import DType
-from rlx.errors import BindingError, BindingTypeError, ConfigError, SizeError, UnknownNameError
+from rlx.errors import (
+    BindingError,
+    BindingTypeError,
+    ConfigError,
+    RlxError,
+    SizeError,
+    UnknownNameError,
+)
 from rlx.ir.graph import Graph, Value
 from rlx.ir.opdef import Array
 from rlx.options import CompileOptions, RngOptions, default_threads
@@ -27,6 +34,8 @@ from rlx.runtime.binding import (
     nearest,
     shape_of,
 )
+from rlx.runtime.cache import LRU, VARIANTS
+from rlx.runtime.extent import ExtentReport, Extents, check_extents
 from rlx.runtime.report import Explanation, MemoryReport, Profile, Signature, explain, memory_of
 from rlx.runtime.staged import Staged, is_dynamic
 from rlx.runtime.state import Handles
@@ -40,13 +49,17 @@ def _after_fork() -> None:
     """In a child: runs that other threads had in progress do not exist here."""
     for exe in list(_LIVE):
         exe._lock = threading.RLock()
-        for variant in [exe._variant, *exe._variants.values()]:
+        for variant in exe._all():
             if isinstance(variant, Variant):
                 variant.executor.abandon()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+# What tells programs of one graph apart: extents in use, shapes of inputs whose sizes are open.
+Key = tuple[tuple[tuple[str, int], ...], tuple[tuple[int, ...], ...] | None]
 
 
 class CompiledGraph:
@@ -66,7 +79,7 @@ class CompiledGraph:
         self._params: dict[str, Array | None] = {v.node.name: None for v in graph.params}
         self._dirty = True
         self._lock = threading.RLock()
-        self._variants: dict[tuple[tuple[int, ...], ...], Variant | Staged] = {}
+        self._variants: LRU[Key, Variant | Staged] = LRU(VARIANTS)
         self._store: WeightStore | None = None
         unknown = [n for n in options.dims if n not in graph.symbols()]
         if unknown:
@@ -76,46 +89,60 @@ class CompiledGraph:
         if not graph.outputs:
             raise BindingError(f"graph {graph.name!r}: must have at least one output, got none")
         self._rng = make_state(options.rng)
+        check_extents(graph, options.extents, options.dims)
         self._bound = specialise(graph, options.dims) if options.dims else graph.snapshot()
+        self._extents = Extents(self._bound, options.extents)
+        if options.extents:
+            self._bound = self._extents.full
         self._open = sorted(self._bound.symbols())
         self._handles = Handles(self._bound)
-        self._variant: Variant | Staged | None = None
+        self._full: Variant | Staged | None = None
         _LIVE.add(self)
         if not self._open:
-            self._variant = self._make(self._bound)
+            self._full = self._make(self._bound)
+        self._variant = self._full
 
     # -- variants ---------------------------------------------------------------
 
-    def _make(self, graph: Graph) -> Variant | Staged:
+    def _make(self, graph: Graph, wide: Mapping[str, tuple[int, ...]] | None = None) -> Variant | Staged:
         if is_dynamic(graph):
-            return Staged(eliminate_dead(graph), self._make)
+            return Staged(eliminate_dead(graph), self._make, wide)
+        scratch = self._full.scratch if wide and isinstance(self._full, Variant) else None
         with collector_paused():
             try:
                 compiled = compile_static(graph, self.options)
                 if self._store is None:
                     self._store = WeightStore(compiled.table)
-                variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng)
+                variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng, wide=wide,
+                                  scratch=scratch)
             except (MemoryError, OverflowError) as error:
                 raise out_of_memory(error, self.graph.name) from None
             settle(compiled)
         return variant
 
+    def _all(self) -> list[Variant | Staged]:
+        """Every program made so far."""
+        found = {id(v): v for v in (self._full, self._variant, *self._variants.values()) if v is not None}
+        return list(found.values())
+
     def _select(self, inputs: Mapping[str, Any]) -> Variant | Staged:
         """The variant for the shapes of these inputs."""
         shapes = []
-        for v in self._bound.inputs:
+        for v in self._extents.current.inputs:
             name = v.node.name
             if name not in inputs:
                 raise BindingError(f"graph {self.graph.name!r}: every input must be given, {name!r} is missing; "
                                    f"inputs are {[i.node.name for i in self._bound.inputs]}")
-            shapes.append(shape_of(inputs[name], f"input {name!r} of graph {self.graph.name!r}"))
-        key = tuple(shapes)
+            shape = shape_of(inputs[name], f"input {name!r} of graph {self.graph.name!r}")
+            shapes.append(self._extents.first(name, shape))
+        extents = self._extents.key()
+        key = (extents, tuple(shapes))
         found = self._variants.get(key)
         if found is None:
-            sizes = bind_sizes(self._bound.inputs, shapes, self.graph.name)
-            found = self._make(specialise(self._bound, sizes))
-            found.upload(self._given_params())
-            self._variants[key] = found
+            sizes = bind_sizes(self._extents.current.inputs, shapes, self.graph.name)
+            found = self._make(specialise(self._extents.current, sizes), self._extents.wide(sizes))
+            found.upload(self._extents.first_rows(self._given_params(), extents))
+            self._variants.put(key, found)
         return found
 
     def _given_params(self) -> dict[str, Array]:
@@ -129,9 +156,10 @@ class CompiledGraph:
 
     def _upload(self) -> None:
         params = self._given_params()
-        for variant in [self._variant, *self._variants.values()]:
-            if variant is not None:
-                variant.upload(params)
+        if self._full is not None:
+            self._full.upload(params)
+        for (extents, _), variant in self._variants.items():
+            variant.upload(self._extents.first_rows(params, extents))
         self._dirty = False
 
     def _prepare(self, inputs: Mapping[str, Any]) -> Variant | Staged:
@@ -216,7 +244,8 @@ class CompiledGraph:
             if isinstance(item, tuple) and len(item) == 2:
                 if name not in ports:
                     raise UnknownNameError(f"graph {self.graph.name!r}: no input {name!r}{nearest(name, ports)}")
-                arrays[name] = from_bytes(item[0], dtypes.as_dtype(item[1]), ports[name], f"input {name!r}")
+                port = self._extents.port(name, ports[name], item[0])
+                arrays[name] = from_bytes(item[0], dtypes.as_dtype(item[1]), port, f"input {name!r}")
             else:
                 arrays[name] = item
         return [(a.tobytes(), dtypes.of_array(a)) for a in self.run(arrays)]
@@ -326,14 +355,67 @@ class CompiledGraph:
         """Copies of all handles by name."""
         return {name: self._handles.read(name) for name in self._handles.values}
 
+    # -- extents --------------------------------------------------------------------
+
+    def set_active_extent(self, name: str, actual: int | None) -> ExtentReport:
+        """Run on the first `actual` rows of a bucket from now on, until it is changed.
+
+        Inputs may be given with `actual` rows, or at the size of the bucket, of which the
+        first rows are read. Outputs have the size of the bucket: their first rows are those of
+        the same graph compiled for `actual` rows, bit for bit, and what lies behind is zero.
+
+        Parameters
+        ----------
+        name : str
+            A size of ``CompileOptions(extents=...)``.
+        actual : int or None
+            0 < actual <= upper; None for the whole bucket.
+
+        Returns
+        -------
+        ExtentReport
+            True in a condition if the extent is in use; else it says why not, and runs go on as
+            before the call.
+
+        Raises
+        ------
+        UnknownNameError
+            The executable was not compiled with that extent.
+        BindingError
+            The number of rows is not in [1, upper].
+        """
+        with self._lock:
+            report, wanted = self._extents.ask(name, actual)
+            if wanted == self._extents.actual:
+                return report
+            key: Key = (self._extents.key(wanted), None)
+            variant = self._full
+            try:
+                graph = self._extents.bind(wanted)
+                if wanted and not self._open:
+                    variant = self._variants.get(key)
+                    if variant is None:
+                        variant = self._make(graph, self._extents.wide({}, wanted))
+                        self._variants.put(key, variant)
+                        self._dirty = True
+            except RlxError as error:
+                if isinstance(error, MemoryError):
+                    raise
+                return self._extents.refuse(report, str(error))
+            self._variant = variant
+            return self._extents.use(report, wanted, graph)
+
+    def active_extents(self) -> dict[str, int]:
+        """Rows in use of every extent; the size of the bucket where nothing was set."""
+        return {**self._extents.upper, **self._extents.actual}
+
     def set_rng(self, options: RngOptions) -> None:
         """Seed the random ops anew; the number of the run starts at 0 again."""
         if not isinstance(options, RngOptions):
             raise ConfigError(f"set_rng: must be given RngOptions, got {type(options).__name__}")
         self._rng = make_state(options)
-        for variant in [self._variant, *self._variants.values()]:
-            if variant is not None:
-                variant.set_state(self._rng)
+        for variant in self._all():
+            variant.set_state(self._rng)
 
     @property
     def rng(self) -> RngOptions:
@@ -356,20 +438,26 @@ class CompiledGraph:
         def twin(variant: Variant | Staged) -> Variant | Staged:
             assert other._store is not None
             if isinstance(variant, Staged):
-                return Staged(variant.graph, other._make)
-            return Variant(variant.compiled, other._store, variant.threads, variant.name, other._rng, variant)
+                return Staged(variant.graph, other._make, variant.wide)
+            scratch = other._full.scratch if variant is not self._full and isinstance(other._full, Variant) else None
+            return Variant(variant.compiled, other._store, variant.threads, variant.name, other._rng, variant,
+                           wide=variant.helper.wide, scratch=scratch)
 
-        other._variant = None if self._variant is None else twin(self._variant)
-        other._variants = {}
+        other._extents = self._extents.fork()
+        other._variants = LRU(VARIANTS)
+        other._full = None if self._full is None else twin(self._full)
+        other._variant = other._full
+        if self._variant is not self._full and self._variant is not None:
+            other._variant = twin(self._variant)
+            other._variants.put((other._extents.key(), None), other._variant)
         other._dirty = True
         _LIVE.add(other)
         return other
 
     def cancel(self) -> None:
         """Stop a run in progress on another thread before its next kernel call."""
-        for variant in [self._variant, *self._variants.values()]:
-            if variant is not None:
-                variant.executor.cancel()
+        for variant in self._all():
+            variant.executor.cancel()
 
     @property
     def signature(self) -> Signature:
@@ -379,7 +467,8 @@ class CompiledGraph:
     @property
     def capabilities(self) -> frozenset[str]:
         """What this executable can do."""
-        return frozenset({"clone", "dynamic_shapes", "out", "persistent_handles", "rng", "threads", "typed_io"})
+        flags = {"clone", "dynamic_shapes", "out", "persistent_handles", "rng", "threads", "typed_io"}
+        return frozenset(flags | {"active_extent"} if self._extents.upper else flags)
 
     def _any_variant(self) -> Variant | Staged:
         variant = self._variant or next(iter(self._variants.values()), None)
@@ -390,12 +479,11 @@ class CompiledGraph:
 
     def explain(self) -> Explanation:
         """Which passes fired and which kernels run."""
-        return explain(self._any_variant().compiled)
+        return explain(self._any_variant().compiled, self._extents.reports())
 
     def memory_report(self) -> MemoryReport:
         """Bytes of weights, arena and its lower bound."""
-        variants = [v for v in [self._variant, *self._variants.values()] if v is not None]
-        return memory_of(self.graph.name, variants)
+        return memory_of(self.graph.name, self._all())
 
     def profile(self, inputs: Mapping[str, Any], *, repeat: int = 10, threads: int | None = None) -> Profile:
         """Time of every kernel call, averaged over `repeat` runs."""
@@ -421,16 +509,18 @@ class CompiledGraph:
     def dump_nodes(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Every intermediate value by name, of the graph as written."""
         inputs = as_mapping(inputs, "inputs")
-        names = [v.node.name for v in self._bound.inputs]
-        shapes = [shape_of(inputs[n], f"input {n!r}") for n in names if n in inputs]
-        graph = self._bound
+        graph, sizes = self._extents.current, {}
+        shapes = [self._extents.first(v.node.name, shape_of(inputs[v.node.name], f"input {v.node.name!r}"))
+                  for v in graph.inputs if v.node.name in inputs]
         if self._open:
-            graph = specialise(graph, bind_sizes(self._bound.inputs, shapes, graph.name))
+            sizes = bind_sizes(graph.inputs, shapes, graph.name)
+            graph = specialise(graph, sizes)
         full = specialise(graph, {})
         full.outputs = {v.name: v for n in full.nodes if not n.op.has("leaf") for v in n.outputs}
         compiled = compile_static(full, CompileOptions(threads=1, optimize=False, isa=self.options.isa))
-        variant = Variant(compiled, WeightStore(compiled.table), 1, self.graph.name, make_state(self.rng))
-        variant.upload(self._given_params())
+        variant = Variant(compiled, WeightStore(compiled.table), 1, self.graph.name, make_state(self.rng),
+                          wide=self._extents.wide(sizes))
+        variant.upload(self._extents.first_rows(self._given_params(), self._extents.key()))
         return dict(variant.executor.run(dict(inputs), 1, None).items())
 
     def __repr__(self) -> str:

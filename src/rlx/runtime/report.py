@@ -12,6 +12,7 @@ from rlx.ir.types import TensorType
 
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
+    from rlx.runtime.extent import ExtentReport
     from rlx.runtime.staged import Staged
     from rlx.runtime.variant import Variant
 
@@ -77,12 +78,14 @@ class Explanation:
     level: str
     passes: list[tuple[str, int, int, float]]
     kernels: dict[str, int]
+    extents: "tuple[ExtentReport, ...]" = ()
 
     def __str__(self) -> str:
         passes = table_text(("pass", "nodes before", "after", "ms"),
                             [(n, str(b), str(a), f"{s * 1e3:.2f}") for n, b, a, s in self.passes], (1, 2, 3))
         kernels = table_text(("kernel", "calls"), [(k, str(c)) for k, c in self.kernels.items()], (1,))
-        return f"graph {self.graph!r} on {self.level}\n\n{passes}\n\n{kernels}"
+        extents = "".join(f"\n{report}" for report in self.extents)
+        return f"graph {self.graph!r} on {self.level}{extents}\n\n{passes}\n\n{kernels}"
 
     def _repr_html_(self) -> str:
         return table_html(("pass", "nodes before", "after", "ms"),
@@ -90,12 +93,12 @@ class Explanation:
             ("kernel", "calls"), [(k, str(c)) for k, c in self.kernels.items()])
 
 
-def explain(compiled: "Compiled") -> Explanation:
+def explain(compiled: "Compiled", extents: "tuple[ExtentReport, ...]" = ()) -> Explanation:
     """Explanation of a compiled graph."""
     count = Counter(c.kernel for c in compiled.program.calls)
     return Explanation(compiled.graph.name, compiled.table.level,
                        [(r.name, r.before, r.after, r.seconds) for r in compiled.records],
-                       dict(count.most_common()))
+                       dict(count.most_common()), extents)
 
 
 @dataclass(frozen=True)
@@ -144,17 +147,19 @@ def stages_of(variant: "Variant | Staged") -> list["Variant"]:
 def memory_of(name: str, variants: Sequence["Variant | Staged"]) -> MemoryReport:
     """Memory of all variants; shared weight arrays count once."""
     seen: dict[int, int] = {}
-    arena = bound = unshared = 0
+    arenas: dict[int, int] = {}
+    bound = unshared = 0
     for variant in (s for v in variants for s in stages_of(v)):
         program = variant.compiled.program
-        arena += program.arena_bytes
+        at = variant.scratch.ctypes.data
+        arenas[at] = max(arenas.get(at, 0), program.arena_bytes)
         bound += program.live_bound
         unshared += sum(b.nbytes for b in program.buffers if b.kind == "scratch")
         for i in range(len(program.weights)):
             array = variant.executor.bound(program.weight_slot(i))
             if array is not None:
                 seen[array.ctypes.data] = array.nbytes
-    return MemoryReport(name, sum(seen.values()), arena, bound, unshared, len(variants))
+    return MemoryReport(name, sum(seen.values()), sum(arenas.values()), bound, unshared, len(variants))
 
 
 @dataclass(frozen=True)

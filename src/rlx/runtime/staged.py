@@ -7,9 +7,8 @@ any static graph; when it has run, the sizes are numbers, and the rest is bound
 to them and compiled in turn. Every combination of sizes is compiled once.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -22,13 +21,13 @@ from rlx.lower.program import Port
 from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.specialise import specialise
 from rlx.runtime.binding import Helper
+from rlx.runtime.cache import LRU, VARIANTS
 
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
     from rlx.runtime.variant import Variant
 
-# Combinations of sizes kept per stage.
-CACHE = 64
+Make: TypeAlias = Callable[[Graph, Mapping[str, tuple[int, ...]] | None], "Variant | Staged"]
 
 
 def is_dynamic(graph: Graph) -> bool:
@@ -110,12 +109,13 @@ class Cut:
 class Staged:
     """Runs a cut graph; looks like a `Variant` and its executor to `CompiledGraph`."""
 
-    def __init__(self, graph: Graph, make: Callable[[Graph], "Variant | Staged"]) -> None:
+    def __init__(self, graph: Graph, make: "Make", wide: Mapping[str, tuple[int, ...]] | None = None) -> None:
         self.graph = graph
-        self.make = make
+        self.wide = wide
+        self.make: Callable[[Graph], Variant | Staged] = lambda part: make(part, wide)
         self.cut = Cut(graph)
-        self.first = make(self.cut.first)
-        self.later: OrderedDict[tuple[int, ...], Variant | Staged] = OrderedDict()
+        self.first = self.make(self.cut.first)
+        self.later: LRU[tuple[int, ...], Variant | Staged] = LRU(VARIANTS)
         self.params: Mapping[str, Array] = {}
         self.executor = self
         self.compiled: Compiled = self.first.compiled
@@ -145,11 +145,7 @@ class Staged:
         if stage is None:
             stage = self.make(specialise(self.cut.rest, sizes))
             stage.upload(self.params)
-            self.later[key] = stage
-            while len(self.later) > CACHE:
-                self.later.popitem(last=False)
-        else:
-            self.later.move_to_end(key)
+            self.later.put(key, stage)
         return stage
 
     def run(self, inputs: dict[str, Any], threads: int, out: Any) -> _interp.Outputs:

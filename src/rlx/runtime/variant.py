@@ -1,4 +1,4 @@
-"""Variant: one compiled program with its own scratch and table of addresses."""
+"""Variant: one compiled program with its scratch and its table of addresses."""
 
 import contextlib
 import gc
@@ -67,11 +67,22 @@ def check_memory(program: Program, name: str) -> None:
 
 
 class Variant:
-    """One compiled program with its own scratch and table of addresses."""
+    """One compiled program with its own table of addresses.
+
+    Parameters
+    ----------
+    like : Variant, optional
+        Shares its program and weights.
+    wide : mapping of name to shape, optional
+        Inputs that may also be given at the size of a bucket.
+    scratch : array, optional
+        Used if it is large enough, by programs that never run at the same time.
+    """
 
     def __init__(
         self, compiled: Compiled, store: WeightStore, threads: int, name: str, state: _interp.RunState | None = None,
-        like: "Variant | None" = None,
+        like: "Variant | None" = None, *, wide: Mapping[str, tuple[int, ...]] | None = None,
+        scratch: Array | None = None,
     ) -> None:
         self.compiled = compiled
         self.store = store
@@ -81,13 +92,14 @@ class Variant:
         program = compiled.program
         ins = [(p.name, p.dtype.numpy, p.shape, program.input_slot(i)) for i, p in enumerate(program.inputs)]
         outs = [(p.name, p.dtype.numpy, p.shape, program.output_slot(i)) for i, p in enumerate(program.outputs)]
-        self.helper = Helper(program.inputs, program.outputs, program.nodes, name)
+        self.helper = Helper(program.inputs, program.outputs, program.nodes, name, wide)
         self.executor = _interp.Executor(self.linked, ins, outs, self.helper, threads)
         self.executor.limit = program.max_threads
         if state is not None:
             self.executor.state = state
         check_memory(program, name)
-        self.scratch: Array = aligned(max(64, program.arena_bytes))
+        need = max(64, program.arena_bytes)
+        self.scratch: Array = scratch if scratch is not None and scratch.nbytes >= need else aligned(need)
         self.executor.bind(0, self.scratch)
         self.raw_outputs: list[Array] | None = None
         for i, weight in enumerate(program.weights):
