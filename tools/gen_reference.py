@@ -7,7 +7,6 @@ exit status is 1 when a file is out of date.
 
 import argparse
 import dataclasses
-import functools
 import inspect
 import sys
 from collections import Counter
@@ -18,7 +17,7 @@ from rlx import dtypes, errors, options
 from rlx.ir.opdef import ROUNDING, Attr, OpDef, Tolerance
 from rlx.ops import FAMILY, TABLE
 from rlx.ops.unary import ULPS
-from rlx.passes import Pass, cleanup, default_pipeline
+from rlx.passes import Pass, default_pipeline
 from rlx.testing.optest import build, samples_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -247,11 +246,7 @@ def paragraph(text: str | None) -> str:
 
 def pass_text(item: Pass, alone: bool) -> str:
     """What a pass does: the docstring of its module if that holds no other pass, else of its function."""
-    run = item.run.func if isinstance(item.run, functools.partial) else item.run
-    if not run.__doc__:  # bound to an evaluator
-        run = cleanup.fold_constants
-    module = sys.modules[run.__module__].__doc__
-    return paragraph(module if alone and item.run is run else run.__doc__)
+    return paragraph(sys.modules[item.run.__module__].__doc__ if alone else item.run.__doc__)
 
 
 def options_page() -> str:
@@ -269,7 +264,7 @@ def options_page() -> str:
     lines += ["## Passes", "",
               "In this order. *Required* ones also run with `optimize=False`; the others can be left out by name with",
               "`CompileOptions(disable=(...))`.", "", "| pass | required | what it does |", "|---|---|---|"]
-    pipeline = default_pipeline(lambda graph: {})
+    pipeline = default_pipeline()
     count = Counter(function.__module__ for function in {p.run for p in pipeline})
     lines += [f"| `{p.name}` | {'yes' if p.required else ''} | {escape(pass_text(p, count[p.run.__module__] == 1))} |"
               for p in pipeline]

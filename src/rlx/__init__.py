@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from rlx.loading import load as load
     from rlx.options import CompileOptions as CompileOptions
     from rlx.options import RngOptions as RngOptions
+    from rlx.passes import Pass as Pass
+    from rlx.passes import Pipeline as Pipeline
+    from rlx.passes import default_pipeline as default_pipeline
     from rlx.runtime.executable import CompiledGraph as CompiledGraph
 
 _DTYPES = ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
@@ -68,6 +71,9 @@ _WHERE = {
     "Value": "rlx.ir.graph",
     "CompileOptions": "rlx.options",
     "RngOptions": "rlx.options",
+    "Pass": "rlx.passes",
+    "Pipeline": "rlx.passes",
+    "default_pipeline": "rlx.passes",
     "CompiledGraph": "rlx.runtime.executable",
     "Backend": "rlx.backend",
     "Session": "rlx.backend",

@@ -13,7 +13,7 @@ from rlx.lower import memory, rules
 from rlx.lower.context import Context
 from rlx.lower.program import Program
 from rlx.options import CompileOptions, default_threads, machine_bytes
-from rlx.passes import PassManager, PassRecord, default_pipeline
+from rlx.passes import PassManager, PassRecord
 from rlx.runtime import kernels
 from rlx.runtime.kernels import KernelTable
 
@@ -89,14 +89,13 @@ def compile_static(graph: Graph, options: CompileOptions) -> Compiled:
 
         return run_once(compile_static(part, CompileOptions(threads=1, optimize=False, isa=options.isa)), {})
 
-    manager = PassManager(default_pipeline(evaluate, optimize=options.optimize), disable=options.disable,
-                          check=options.check)
+    manager = PassManager(options.passes, check=options.check, evaluate=evaluate)
     final = manager.run(graph)
     threads = max(options.threads or 1, default_threads())
     rules.load()
 
     def optimise(body: Graph) -> Graph:
-        return PassManager(default_pipeline(evaluate, optimize=options.optimize), disable=options.disable).run(body)
+        return PassManager(options.passes, check=options.check, evaluate=evaluate).run(body)
 
     context = Context(final, threads, lambda name: name in table.kernels, options.isa, optimise)
     program = context.lower()

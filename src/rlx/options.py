@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rlx import config
 from rlx.errors import ConfigError
+from rlx.passes import Pass, Pipeline, default_pipeline
 
 # The pool has no more.
 MAX_THREADS = 64
@@ -85,7 +86,9 @@ class CompileOptions:
     optimize : bool
         False runs the graph node by node as written.
     disable : tuple of str
-        Names of passes to leave out (`rlx.passes.PASSES`).
+        Names of passes to leave out (`rlx.passes.PASSES`, or those of `pipeline`).
+    pipeline : Pipeline, optional
+        The passes to run instead of `rlx.passes.default_pipeline()`.
     poison : bool
         Fill scratch with 0xA5 before every run, so that a read of stale memory shows.
     check : bool
@@ -103,6 +106,7 @@ class CompileOptions:
     threads: int | None = None
     optimize: bool = True
     disable: tuple[str, ...] = ()
+    pipeline: Pipeline | None = None
     poison: bool = False
     check: bool = False
     busy: str = "raise"
@@ -130,8 +134,19 @@ class CompileOptions:
             raise ConfigError(f"CompileOptions.busy: must be 'raise' or 'wait', got {self.busy!r}")
         if isinstance(self.disable, str) or not isinstance(self.disable, Iterable):
             raise ConfigError(f"CompileOptions.disable: must be a tuple of pass names, got {self.disable!r}")
-        from rlx.passes import PASSES
-
-        unknown = [n for n in self.disable if n not in PASSES]
+        if self.pipeline is not None and not isinstance(self.pipeline, Pipeline):
+            raise ConfigError(f"CompileOptions.pipeline: must be a Pipeline, got {type(self.pipeline).__name__}")
+        known = self.pipeline or default_pipeline()
+        unknown = [n for n in self.disable if n not in known]
         if unknown:
-            raise ConfigError(f"CompileOptions.disable: passes are {list(PASSES)}, got {unknown}")
+            raise ConfigError(f"CompileOptions.disable: passes are {known.names}, got {unknown}")
+        needed = [n for n in self.disable if known[n].required]
+        if needed:
+            raise ConfigError(f"CompileOptions.disable: required passes must stay, got {needed}")
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """The passes that a compilation runs, in order."""
+        if not self.optimize:
+            return tuple(default_pipeline(optimize=False))
+        return tuple(p for p in self.pipeline or default_pipeline() if p.name not in self.disable)

@@ -5,6 +5,7 @@ import pytest
 
 import rlx
 from rlx import ops
+from rlx.testing.passes import feeds_of, quantised
 
 RNG = np.random.default_rng(5)
 
@@ -131,3 +132,18 @@ def test_bias_of_another_scale_is_left_alone():
         return ops.quantize_linear(y, c(np.float32(0.3)), c(Z))
 
     assert "conv.int8@nhwc" not in run(net, {"x": codes(np.uint8, 1, 5, 4, 4)})[1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cast_behind_an_8_bit_product_stays_out_of_its_epilogue(seed):
+    """The kernel writes the four bytes that it computes; a cast among its steps wrote beyond a result of bytes."""
+    graph = quantised(np.random.default_rng(seed))
+    feeds = feeds_of(graph, np.random.default_rng(seed))
+    want = rlx.compile(graph, rlx.CompileOptions(threads=1, optimize=False)).run(feeds)
+    got = rlx.compile(graph, rlx.CompileOptions(threads=1, check=True)).run(feeds)
+    for name in graph.outputs:
+        assert np.abs(got[name].astype(int) - want[name].astype(int)).max() <= 1
+    a, b = rlx.Graph("g").input("a", (2, 3), rlx.u8), np.ones((3, 2), np.int8)
+    with pytest.raises(rlx.TypeRuleError, match="steps must keep the type f32, got u8"):
+        ops.TABLE["int8_matmul"](a, b, None, None, None, np.float32(1), None, out=rlx.f32,
+                                 epilogue=(("cast", (("dtype", rlx.u8),), None, False),))

@@ -32,7 +32,10 @@ def _result(op: str, product: TensorType, scale: TensorType | None, out_zero: Te
         raise TypeRuleError(f"{op}: scale must be given unless the result is i32, got {scale} and {out}")
     if out_zero is not None and out_zero.dtype != out:
         raise TypeRuleError(f"{op}: out_zero type must be {out}, got {out_zero.dtype}")
-    return (epilogue_types(op, product.with_dtype(out), extras, epilogue),)
+    result = epilogue_types(op, product.with_dtype(out), extras, epilogue)
+    if result.dtype != out:
+        raise TypeRuleError(f"{op}: steps must keep the type {out}, got {result.dtype}")
+    return (result,)
 
 
 def _finish(acc: Array, scale: Array | None, out_zero: Array | None, extras: tuple[Array, ...], out: DType,

@@ -72,7 +72,7 @@ def _attrs(node: Node) -> tuple[tuple[str, object], ...]:
     return tuple(node.attrs.items())
 
 
-def grow(start: Value, readers: Readers, *, transposes: bool = False, biased: bool = False,
+def grow(start: Value, readers: Readers, *, transposes: bool = False, biased: bool = False, narrows: bool = True,
          skip: Collection[int] = ()) -> Chain:
     """Follow single readers of `start` as long as an epilogue can do what they do.
 
@@ -82,19 +82,21 @@ def grow(start: Value, readers: Readers, *, transposes: bool = False, biased: bo
         Whether a transpose that keeps the last axis may be absorbed (before any step).
     biased : bool
         Whether the producer has a bias already.
+    narrows : bool
+        Whether the chain may end in a cast: the kernel then writes another type than it computes.
     skip : ids of nodes that belong to another chain.
     """
     chain = Chain(start, start, biased=biased)
     while len(chain.steps) < MAX_STEPS:
         node = readers.only(chain.end)
-        if node is None or id(node) in skip or not _absorb(chain, node, transposes):
+        if node is None or id(node) in skip or not _absorb(chain, node, transposes, narrows):
             break
         chain.nodes.append(node)
         chain.end = node.outputs[0]
     return chain
 
 
-def _absorb(chain: Chain, node: Node, transposes: bool) -> bool:
+def _absorb(chain: Chain, node: Node, transposes: bool, narrows: bool) -> bool:
     name, value, out = node.op.name, chain.end, node.outputs[0]
     if name == "transpose":
         perm = node.attrs["perm"]
@@ -107,7 +109,7 @@ def _absorb(chain: Chain, node: Node, transposes: bool) -> bool:
     if name in UNARY:
         chain.steps.append((name, _attrs(node), None, False))
         return True
-    if name == "cast" and out.dtype in NARROW:  # closes the chain: what follows reads another type
+    if narrows and name == "cast" and out.dtype in NARROW:  # closes the chain: what follows reads another type
         chain.steps.append((name, _attrs(node), None, False))
         return True
     if name not in BINARY or out.dtype != value.dtype:

@@ -134,8 +134,9 @@ def fuse_conv(graph: Graph) -> Graph:
     for node in graph.nodes:
         if node.op.name not in FUSED or node.outputs[0].dtype not in FLOATS or node.attrs["epilogue"]:
             continue
-        biased = node.op.name == "int8_conv_nhwc" or (len(node.inputs) > 2 and node.inputs[2] is not None)
-        chain = grow(node.outputs[0], readers, biased=biased, skip=inside)
+        integer = node.op.name == "int8_conv_nhwc"
+        biased = integer or (len(node.inputs) > 2 and node.inputs[2] is not None)
+        chain = grow(node.outputs[0], readers, biased=biased, narrows=not integer, skip=inside)
         if chain.grew:
             inside.update(id(n) for n in (node, *chain.nodes))
             last[id(chain.nodes[-1])] = (node, chain)

@@ -148,6 +148,8 @@ def _emit_region(
         inner[n.outputs[0]] = body.adopt(n, operands, (n.outputs[0].type,))[0]
         if readers.get(n.outputs[0], set()) - {group}:
             results.append(n.outputs[0])
+    if not results:
+        return  # nobody reads any of them
     for v in results:
         body.output(v.name, inner[v])
     named = nodes[-1]

@@ -23,7 +23,7 @@ def fuse_matmul(graph: Graph) -> Graph:
     inside: set[int] = set()
     for start in starts:
         whole = start.node.op.name == "matmul"
-        chain = grow(start, readers, transposes=whole, biased=not whole, skip=inside)
+        chain = grow(start, readers, transposes=whole, biased=not whole, narrows=whole, skip=inside)
         if not chain.grew and not (whole and any(_operand(v, i == 1)[1] for i, v in enumerate(start.node.inputs))):
             continue
         nodes = [start.node, *chain.nodes]

@@ -70,26 +70,31 @@ def table_html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+PASS_COLUMNS = ("pass", "nodes before", "after", "ms", "ops that came and went")
+
+
 @dataclass(frozen=True)
 class Explanation:
-    """Passes that ran and kernels that a run calls."""
+    """Passes that ran, what they changed, and kernels that a run calls."""
 
     graph: str
     level: str
     passes: list[tuple[str, int, int, float]]
     kernels: dict[str, int]
+    changes: dict[str, str]
     extents: "tuple[ExtentReport, ...]" = ()
 
+    def _pass_rows(self) -> list[tuple[str, ...]]:
+        return [(n, str(b), str(a), f"{s * 1e3:.2f}", self.changes.get(n, "")) for n, b, a, s in self.passes]
+
     def __str__(self) -> str:
-        passes = table_text(("pass", "nodes before", "after", "ms"),
-                            [(n, str(b), str(a), f"{s * 1e3:.2f}") for n, b, a, s in self.passes], (1, 2, 3))
+        passes = table_text(PASS_COLUMNS, self._pass_rows(), (1, 2, 3))
         kernels = table_text(("kernel", "calls"), [(k, str(c)) for k, c in self.kernels.items()], (1,))
         extents = "".join(f"\n{report}" for report in self.extents)
         return f"graph {self.graph!r} on {self.level}{extents}\n\n{passes}\n\n{kernels}"
 
     def _repr_html_(self) -> str:
-        return table_html(("pass", "nodes before", "after", "ms"),
-                          [(n, str(b), str(a), f"{s * 1e3:.2f}") for n, b, a, s in self.passes]) + table_html(
+        return table_html(PASS_COLUMNS, self._pass_rows()) + table_html(
             ("kernel", "calls"), [(k, str(c)) for k, c in self.kernels.items()])
 
 
@@ -98,7 +103,7 @@ def explain(compiled: "Compiled", extents: "tuple[ExtentReport, ...]" = ()) -> E
     count = Counter(c.kernel for c in compiled.program.calls)
     return Explanation(compiled.graph.name, compiled.table.level,
                        [(r.name, r.before, r.after, r.seconds) for r in compiled.records],
-                       dict(count.most_common()), extents)
+                       dict(count.most_common()), {r.name: r.change for r in compiled.records if r.changed}, extents)
 
 
 @dataclass(frozen=True)
