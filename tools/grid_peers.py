@@ -1,0 +1,152 @@
+"""The runners of `bench_grid.py`: rlx and its peers behind one form, each called the way that suits it best."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from grid_cells import Array, Cell
+
+import rlx
+
+Call = Callable[[], Any]
+Made = tuple[Call, Callable[[Any], Array]]  # a run, and its result as an array
+
+
+def graph(cell: Cell) -> rlx.Graph:
+    """The cell for rlx; weights are constants."""
+    g = rlx.Graph("cell")
+    values = {n: g.input(n, a.shape, rlx.f32) for n, a in cell.inputs.items()}
+    values |= {n: g.constant(a) for n, a in cell.constants().items()}
+    g.output("y", cell.rlx(**values))
+    return g
+
+
+def onnx_model(cell: Cell, body: str) -> bytes:
+    """A file with the inputs and weights of a cell around a graph body."""
+    from onnx import numpy_helper, parser
+
+    result = ",".join(map(str, graph(cell).outputs["y"].shape))
+    ports = ", ".join(f"float[{','.join(map(str, a.shape))}] {n}" for n, a in cell.inputs.items())
+    model = parser.parse_model(f'<ir_version: 10, opset_import: ["": {cell.opset}, "com.microsoft": 1]> '
+                               f"cell ({ports}) => (float[{result}] y) {{ {body} }}")
+    model.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in cell.constants().items())
+    return bytes(model.SerializeToString())
+
+
+def run_rlx(cell: Cell, threads: int) -> list[Made]:
+    """`run` of an executable with named arrays."""
+    exe, feeds = rlx.compile(graph(cell), rlx.CompileOptions(threads=threads)), cell.feeds()
+    return [(lambda: exe.run(feeds), lambda outs: np.asarray(outs[0]))]
+
+
+def run_onnxruntime(cell: Cell, threads: int) -> list[Made]:
+    """`run` of a session with named arrays, one per graph body that it accepts."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    feeds = cell.feeds()
+
+    def make(body: str) -> Made:
+        session = ort.InferenceSession(onnx_model(cell, body), options, providers=["CPUExecutionProvider"])
+        return lambda: session.run(None, feeds), lambda outs: np.asarray(outs[0])
+
+    return accepted(make, cell.onnx)
+
+
+def run_openvino(cell: Cell, threads: int) -> list[Made]:
+    """`infer` of a request whose input tensors are set once, f32 throughout, one per graph body that it accepts."""
+    import openvino as ov
+
+    core = ov.Core()
+    config = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1,
+              "PERFORMANCE_HINT": "LATENCY"}
+
+    def make(body: str) -> Made:
+        request = core.compile_model(core.read_model(onnx_model(cell, body)), "CPU", config).create_infer_request()
+        for name, array in cell.feeds().items():
+            request.set_tensor(name, ov.Tensor(array, shared_memory=True))
+
+        def call() -> Any:
+            return request.infer(share_outputs=True)
+
+        return call, lambda _: np.array(request.get_output_tensor(0).data)
+
+    return accepted(make, cell.onnx)
+
+
+def accepted(make: Callable[[str], Made], bodies: tuple[str, ...]) -> list[Made]:
+    """What can be made of the bodies; the error of the last one if nothing can."""
+    found, last = [], None
+    for body in bodies:
+        try:
+            found.append(make(body))
+        except Exception as error:
+            last = error
+    if not found and last is not None:
+        raise last
+    return found
+
+
+def torch_module(cell: Cell, threads: int) -> tuple[Any, dict[str, Any]]:
+    """A module whose weights are buffers, and the input tensors."""
+    import torch
+
+    torch.set_num_threads(threads)
+
+    class Module(torch.nn.Module):  # type: ignore[misc]
+        """The computation of the cell."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            for name, array in cell.constants().items():
+                self.register_buffer(name, torch.from_numpy(array))
+
+        def forward(self, **inputs: Any) -> Any:
+            """Result of one run."""
+            return cell.torch(torch, **inputs, **{name: getattr(self, name) for name in cell.weights})
+
+    return Module().eval(), {n: torch.from_numpy(a) for n, a in cell.feeds().items()}
+
+
+def without_gradients(function: Callable[..., Any], tensors: dict[str, Any]) -> list[Made]:
+    """Calls of a function of tensors."""
+    import torch
+
+    torch.set_grad_enabled(False)
+    return [(lambda: function(**tensors), lambda y: np.asarray(y.contiguous().numpy()))]
+
+
+def run_torch(cell: Cell, threads: int) -> list[Made]:
+    """The computation as it is written, without the call of a module."""
+    import torch
+
+    module, tensors = torch_module(cell, threads)
+    held = tensors | {n: getattr(module, n) for n in cell.weights}
+    return without_gradients(lambda **t: cell.torch(torch, **t), held)
+
+
+def run_inductor(cell: Cell, threads: int) -> list[Made]:
+    """`torch.compile` with constants frozen, so that it may pack weights."""
+    import torch
+    import torch._inductor.config as settings
+
+    settings.freezing = True
+    torch._dynamo.reset()
+    module, tensors = torch_module(cell, threads)
+    made = without_gradients(torch.compile(module, dynamic=False), tensors)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made[0][0]()
+    return made
+
+
+PEERS: dict[str, Callable[[Cell, int], list[Made]]] = {
+    "onnxruntime": run_onnxruntime,
+    "openvino": run_openvino,
+    "torch": run_torch,
+    "inductor": run_inductor,
+}
