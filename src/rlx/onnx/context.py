@@ -160,8 +160,13 @@ class NodeContext:
     def move(self, op: Any, operands: Sequence[_Int] = (0,), **attrs: Any) -> Any:
         """An op that copies values, on tensors of any element type."""
         if any(self.on_host(i) for i in operands):
-            normal = op.normal_attrs(attrs)
             given = [self.item(i) for i in operands]
+            if op.name == "reshape":
+                shape = attrs["shape"]
+                if self.shape(operands[0]) == shape:
+                    return given[0]
+                return self.host(lambda x: x.reshape(shape), given, fixed=True, floats=False)
+            normal = op.normal_attrs(attrs)
             return self.host(lambda *xs: op.reference(*xs, **normal), given, fixed=True, floats=False)
         return op(*(self.x(i) for i in operands), **attrs)
 
@@ -255,13 +260,15 @@ class NodeContext:
         *,
         fixed: bool = False,
         floats: bool = True,
+        fresh: bool = False,
     ) -> Any:
         """Results of a Python function on concrete values (all operands by default).
 
         `fixed`: their types and shapes follow from those of the operands. `floats`: it computes with floats.
+        `fresh`: every call makes new results.
         """
         given = self.items() if items is None else items
-        results = self.tracer.host(function, given, fixed=fixed, floats=floats)
+        results = self.tracer.host(function, given, fixed=fixed, floats=floats, fresh=fresh)
         return results if len(results) != 1 else results[0]
 
     def host_beside(

@@ -1,11 +1,12 @@
 """Classical machine learning: domain ai.onnx.ml."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from rlx import dtypes, ops
+from rlx._kernels import _text
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
 from rlx.lower.trees import from_tree_attributes, from_tree_ensemble
@@ -333,16 +334,14 @@ def _one_hot_encoder(n: NodeContext) -> Any:
         table = {c: i for i, c in enumerate(known)}
 
         def encode(x: Array) -> Array:
-            items = x.reshape(-1).tolist()
-            hits = [row * width + table[item] for row, item in enumerate(items) if item in table]
-            if not zeros and len(hits) < len(items):
-                bad = next(item for item in items if item not in table)
-                raise FormatError(f"one-hot encoding: a category must be one of {known}, got {bad!r}")
-            y = np.zeros(len(items) * width, np.float32)
-            y[hits] = 1
-            return y.reshape(*x.shape, width)
+            made, gone = _text.one_hot(x, table, width)
+            if gone >= 0 and not zeros:
+                raise FormatError(
+                    f"one-hot encoding: a category must be one of {known}, got {x.reshape(-1)[gone]!r}"
+                )
+            return made
 
-        return n.host(encode, fixed=True, floats=False)
+        return n.host(encode, fixed=True, floats=False, fresh=True)
     x = ops.cast(n.x(0), dtype=dtypes.i64)
     cats = np.asarray(n.ints("cats_int64s"), np.int64)
     return ops.cast(ops.eq(ops.unsqueeze(x, axes=(x.rank,)), n.constant(cats)), dtype=dtypes.f32)
@@ -355,10 +354,10 @@ def _label_encoder(n: NodeContext) -> Any:
         if n.on_host(0):
             table: Any = {s: i for i, s in enumerate(names)}
             number = n.int("default_int64", -1)
-            return n.host(lambda x: _mapped(x, table, number, np.int64), fixed=True, floats=False)
+            return n.host(_mapper(None, table, number, np.int64), fixed=True, floats=False, fresh=True)
         text = n.str("default_string", "_Unused")
         numbered = dict(enumerate(names))
-        return n.host(lambda x: _mapped(x, numbered, text, object), fixed=True, floats=False)
+        return n.host(_mapper(n.dtype(0), numbered, text, object), fixed=True, floats=False, fresh=True)
     keys: Any = None
     values: Any = None
     missing: Any = None
@@ -390,7 +389,7 @@ def _label_encoder(n: NodeContext) -> Any:
         if dense is not None:
             return dense
     nan = next((v for k, v in pairs.items() if isinstance(k, float) and k != k), missing)
-    return n.host(lambda x: _mapped(x, pairs, missing, made, nan), fixed=True, floats=False)
+    return n.host(_mapper(n.dtype(0), pairs, missing, made, nan), fixed=True, floats=False, fresh=True)
 
 
 def _plain(values: Any) -> list[Any]:
@@ -413,6 +412,21 @@ def _by_number(n: NodeContext, pairs: dict[int, Any], missing: Array) -> Any:
     return ops.gather(n.constant(table), place, axis=0)
 
 
+def _mapper(x: Any, table: dict[Any, Any], missing: Any, kind: Any, nan: Any = None) -> Callable[[Array], Array]:
+    """Look-ups of every element of arrays like `x`; what is not in the table becomes `missing`, NaN becomes `nan`."""
+    made = np.dtype(kind)
+    if x is None:
+        if made == np.int64:
+            return lambda x: _text.positions(x, table, missing)
+        if made == np.float32:
+            return lambda x: _text.floats(x, table, missing)
+        if made.kind == "O":
+            return lambda x: _text.objects(x, table, missing)
+    elif x is dtypes.i64 and made.kind == "O":
+        return lambda x: _text.names(x, table, missing)
+    return lambda x: _mapped(x, table, missing, made, nan)
+
+
 def _mapped(x: Array, table: dict[Any, Any], missing: Any, kind: Any, nan: Any = None) -> Array:
     items = x.reshape(-1).tolist()
     if nan is not None and x.dtype.kind == "f":
@@ -429,9 +443,9 @@ def _category_mapper(n: NodeContext) -> Any:
     names, numbers = n.strs("cats_strings"), n.ints("cats_int64s")
     if n.on_host(0):
         default, by_name = n.int("default_int64", -1), dict(zip(names, numbers, strict=True))
-        return n.host(lambda x: _mapped(x, by_name, default, np.int64), fixed=True, floats=False)
+        return n.host(_mapper(None, by_name, default, np.int64), fixed=True, floats=False, fresh=True)
     text, by_number = n.str("default_string", "_Unused"), dict(zip(numbers, names, strict=True))
-    return n.host(lambda x: _mapped(x, by_number, text, object), fixed=True, floats=False)
+    return n.host(_mapper(n.dtype(0), by_number, text, object), fixed=True, floats=False, fresh=True)
 
 
 @onnx_op("ZipMap", domain=ML)
@@ -440,18 +454,11 @@ def _zip_map(n: NodeContext) -> Any:
     keys = labels.tolist()
 
     def run(x: Array) -> Maps:
-        rows = x.reshape(-1, x.shape[-1]).tolist()
-        if len(x) and len(rows[0]) != len(keys):
-            raise FormatError(f"there must be one label per column, got {len(keys)} for {len(rows[0])}")
-        if len(keys) == 2:  # displays are much faster than dict(zip())
-            a, b = keys
-            return Maps([{a: p, b: q} for p, q in rows])
-        if len(keys) == 3:
-            a, b, c = keys
-            return Maps([{a: p, b: q, c: r} for p, q, r in rows])
-        return Maps([dict(zip(keys, row)) for row in rows])  # noqa: B905 (checked above, and much faster)
+        if x.shape[-1] != len(keys):
+            raise FormatError(f"there must be one label per column, got {len(keys)} for {x.shape[-1]}")
+        return Maps(_text.maps(x, keys))
 
-    return n.host(run, fixed=True, floats=False)
+    return n.host(run, fixed=True, floats=False, fresh=True)
 
 
 @onnx_op("DictVectorizer", domain=ML)

@@ -1,40 +1,53 @@
 """Strings: they live on the host."""
 
 import itertools
-import re
-from array import array
 from typing import Any
 
 import numpy as np
 
+from rlx._kernels import _text
 from rlx.errors import FormatError
 from rlx.onnx.context import NodeContext
+from rlx.onnx.patterns import Split, finder, matcher, splitter
 from rlx.onnx.registry import onnx_op
 from rlx.onnx.tensors import Array
 
 
 @onnx_op("StringConcat")
 def _concat(n: NodeContext) -> Any:
-    return n.host(lambda a, b: np.asarray(np.add(a, b), object))
+    def run(a: Array, b: Array) -> Array:
+        if a.shape != b.shape:
+            a, b = map(np.ascontiguousarray, np.broadcast_arrays(a, b))
+        return _text.joined(a, b)
+
+    return n.host(run, fixed=True, floats=False, fresh=True)
 
 
 @onnx_op("StringNormalizer")
 def _normalizer(n: NodeContext) -> Any:
     case = n.str("case_change_action", "NONE")
     sensitive = bool(n.int("is_case_sensitive", 0))
-    stop = set(n.strs("stopwords", None) or [])
-    stop = stop if sensitive else {s.lower() for s in stop}
-    change = {"LOWER": str.lower, "UPPER": str.upper}.get(case, str)
+    ascii_only = n.str("locale", "") in ("C", "POSIX")  # where only they have cases
+    change = {"LOWER": 1, "UPPER": 2}.get(case, 0)
+    stop: frozenset[str] = frozenset(n.strs("stopwords", None) or [])
+    if not sensitive:
+        words = np.asarray([*stop, ""], object)[:-1]
+        stop = frozenset(_text.change_case(words, 1, ascii_only).tolist())
+    if not stop:
+        return n.host(
+            lambda x: _text.change_case(x, change, ascii_only) if x.size else _nothing(x), fixed=True, floats=False
+        )
 
     def run(x: Array) -> Array:
-        items = x.reshape(-1).tolist()
-        if stop:
-            items = [s for s in items if (s if sensitive else s.lower()) not in stop]
-        result = np.empty(max(1, len(items)), object)
-        result[:] = list(map(change, items)) or ""
-        return result[None, :] if x.ndim == 2 else result
+        kept = _text.change_case(_text.without(x, stop, not sensitive, ascii_only), change, ascii_only)
+        return (kept[None, :] if x.ndim == 2 else kept) if kept.size else _nothing(x)
 
-    return n.host(run, fixed=not stop, floats=False)
+    return n.host(run, floats=False, fresh=True)
+
+
+def _nothing(x: Array) -> Array:
+    """What is left when no word is: one empty string."""
+    return np.full((1, 1) if x.ndim == 2 else 1, "", object)
 
 
 @onnx_op("StringSplit")
@@ -42,25 +55,15 @@ def _split(n: NodeContext) -> Any:
     delimiter, most = n.str("delimiter", None) or None, n.int("maxsplit", None)
 
     def run(x: Array) -> Any:
-        parts = [
-            s.split(delimiter, -1 if most is None else most) if delimiter or s.strip() else [] for s in x.reshape(-1)
-        ]
-        if delimiter is not None:
-            parts = [p if s else [] for p, s in zip(parts, x.reshape(-1), strict=True)]
-        width = max(map(len, parts), default=0)
-        table = np.full((x.size, width), "", object)
-        for row, p in zip(table, parts, strict=True):
-            row[: len(p)] = p
-        counts = np.asarray([len(p) for p in parts], np.int64).reshape(x.shape)
-        return table.reshape(*x.shape, width), counts
+        rows = _text.split(x, delimiter, -1 if most is None else most)
+        return _text.padded(rows, x.shape, ""), _text.lengths(rows, x.shape)
 
-    return n.host(run)
+    return n.host(run, floats=False, fresh=True)
 
 
 @onnx_op("RegexFullMatch")
 def _regex(n: NodeContext) -> Any:
-    pattern = _compiled(n.str("pattern"))
-    return n.host(lambda x: np.asarray([bool(pattern.fullmatch(s)) for s in x.reshape(-1)], np.bool_).reshape(x.shape))
+    return n.host(matcher(n.str("pattern")), fixed=True, floats=False, fresh=True)
 
 
 @onnx_op("TfIdfVectorizer")
@@ -85,62 +88,55 @@ def _tfidf(n: NodeContext) -> Any:
     scale = np.ones(width, np.float32)
     if weights:
         scale[np.asarray(places[: len(weights)])] = weights
-    lengths = sorted({len(g) for g in grams} - {1})
-    singles = {g[0]: places[i] for g, i in grams.items() if len(g) == 1}
-    longer = {g: places[i] for g, i in grams.items() if len(g) > 1}
+    count = _grams({g: places[i] for g, i in grams.items()}, skips, width)
+    plain = mode == "TF" or bool((scale == 1).all()) and mode != "IDF"
 
     def run(x: Array) -> Array:
-        rows = x.tolist() if x.ndim > 1 else [x.reshape(-1).tolist()]
-        counts = array("f", bytes(4 * len(rows) * width))
-        for row, items in enumerate(rows):
-            first = row * width
-            for at in map(singles.get, items) if singles else ():
-                if at is not None:
-                    counts[first + at] += 1.0
-            for length in lengths:
-                for step in range(1, skips + 2):
-                    for gram in zip(*[items[k * step :] for k in range(length)], strict=False):
-                        if gram in longer:
-                            counts[first + longer[gram]] += 1.0
-        table = np.frombuffer(counts, np.float32).reshape(len(rows), width)
-        if mode == "IDF":
-            table = np.where(table > 0, scale, np.float32(0))
-        elif mode == "TFIDF":
-            table *= scale
+        rows = len(x) if x.ndim > 1 else 1
+        items = x if x.dtype == object else np.asarray(x, object)
+        table = count(items, rows)
+        if not plain:
+            table = np.where(table > 0, scale, np.float32(0)) if mode == "IDF" else table * scale
         return table[0] if x.ndim < 2 else table
 
-    return n.host(run, fixed=True)
+    return n.host(run, fixed=True, floats=False, fresh=True)
+
+
+def _grams(places: dict[tuple[Any, ...], int], skips: int, width: int) -> _text.Grams:
+    """Counter of n-grams, each with the place it counts in."""
+    numbers: dict[Any, int] = {}
+    nodes: dict[tuple[Any, ...], int] = {(): 0}
+    edges: list[tuple[int, int, int]] = []
+    for gram in places:
+        for end, item in enumerate(gram, 1):
+            number = numbers.setdefault(item, len(numbers))
+            if gram[:end] not in nodes:
+                nodes[gram[:end]] = len(nodes)
+                edges.append((nodes[gram[: end - 1]], number, nodes[gram[:end]]))
+    longest = max((len(g) for g in places), default=1)
+    return _text.Grams(numbers, edges, [places.get(g, -1) for g in nodes], longest, skips, width)
 
 
 @onnx_op("Tokenizer", domain="com.microsoft")
 def _tokenizer(n: NodeContext) -> Any:
     mark, shortest, fill = n.int("mark", 0), n.int("mincharnum", 1), n.str("pad_value", "#")
     separators, expression = n.strs("separators", None), n.str("tokenexp", None)
-    split = separators is not None and separators not in ([], [""])
-    pattern = _compiled(expression or "|".join(separators or [])) if expression or split else None
-
-    def tokens(text: str) -> list[str]:
-        if pattern is None:
-            found = list(text)
-        elif not expression:
-            found = pattern.split(text)
-        else:
-            found = pattern.findall(text) if not pattern.groups else [m.group(0) for m in pattern.finditer(text)]
-        return list(filter(None, found)) if shortest == 1 else [t for t in found if len(t) >= shortest]
+    split: Split
+    if expression and expression != ".":  # that one means every letter, line ends too
+        split = finder(expression, shortest)
+    elif not expression and separators and separators != [""]:
+        split = splitter(separators, shortest)
+    else:
+        split = list if shortest == 1 else _no_tokens
 
     def run(x: Array) -> Array:
-        rows = list(map(tokens, x.reshape(-1).tolist()))
+        rows = _text.rows_of(x, split)
         if mark:
             rows = [["\x02", *r, "\x03"] for r in rows]
-        width = max(map(len, rows), default=0)
-        padded = [t for r in rows for t in r + [fill] * (width - len(r))]
-        return np.fromiter(padded, object, len(padded)).reshape(*x.shape, width)
+        return _text.padded(rows, x.shape, fill)
 
-    return n.host(run, floats=False)
+    return n.host(run, floats=False, fresh=True)
 
 
-def _compiled(expression: str) -> "re.Pattern[str]":
-    try:
-        return re.compile(expression)
-    except re.error as error:
-        raise FormatError(f"the pattern must be a regular expression, got {expression!r} ({error})") from None
+def _no_tokens(text: str) -> list[str]:
+    return []

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx import dtypes
-from rlx._kernels import _interp
+from rlx._kernels import _interp, _text
+from rlx._kernels._route import Route
 from rlx.errors import BindingError, BindingTypeError, UnknownNameError
 from rlx.onnx.elements import numpy_type
 from rlx.onnx.plans import ABSENT, Plans
-from rlx.onnx.steps import Guard, Segment, Start, Step, content
+from rlx.onnx.steps import Guard, Segment, Step, content
 
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
@@ -164,8 +165,11 @@ class PlannedModel:
             if len(inputs) != len(self._required):
                 return self._run(inputs, threads, out)
             if type(executor) is not _interp.Executor:
-                if type(executor) is Start:
-                    return self._staged(executor, inputs, threads, out)
+                if type(executor) is Route:
+                    found = None
+                    if out is None and threads is None:
+                        found = executor.run(inputs)
+                    return self._run(inputs, threads, out) if found is None else found
                 executor = executor.pick(inputs)
         except (KeyError, AttributeError, TypeError):
             return self._run(inputs, threads, out)
@@ -175,21 +179,6 @@ class PlannedModel:
             threads = check_threads(threads)
         outputs: _interp.Outputs = executor.run(inputs if type(inputs) is dict else dict(inputs), threads or 0, out)
         return outputs
-
-    def _staged(self, root: Step, inputs: Mapping[str, Any], threads: int | None, out: Any) -> _interp.Outputs:
-        """Run a plan of several steps on arrays of shapes that are known."""
-        if threads is not None or out is not None:
-            return self._run(inputs, threads, out)
-        values = []
-        for name, dtype in self._dtypes.items():
-            if dtype is None:  # has a default, which holds
-                values.append(ABSENT)
-                continue
-            value = inputs[name]
-            if type(value) is not np.ndarray or value.dtype != dtype:
-                return self._run(inputs, threads, out)
-            values.append(value)
-        return _interp.Outputs(tuple(self._core.results(root, values, 0)), self._index)
 
     def _run(self, inputs: Mapping[str, Any], threads: int | None, out: Any) -> _interp.Outputs:
         if self._options.busy == "wait":
@@ -227,7 +216,8 @@ class PlannedModel:
         elif isinstance(step, Guard) and all(i < len(values) and part is None for i, part in step.slots):
             found = Guarded([list(self._inputs)[i] for i, _ in step.slots], step.children)
         elif all(self._dtypes[n] is not None for n in self._required):
-            found = root
+            ports = [(n, self._dtypes[n]) for n in self._inputs]
+            found = Route(root, ports, ABSENT, self._index, self._core.resume)
         if found is None:
             return None
         if len(self._direct) >= 64:
@@ -384,6 +374,29 @@ class Explanations:
         return "".join(s._repr_html_() for s in self.segments)
 
 
+def strings(array: Any, what: str) -> Any:
+    """An array whose elements are all `str`; bytes are UTF-8.
+
+    Raises
+    ------
+    BindingTypeError
+        An element is something else.
+    """
+    if _text.check(array):
+        return array
+    items = array.astype(object).reshape(-1).tolist()
+    try:
+        found = [str(v) if isinstance(v, str) else v.decode() if isinstance(v, bytes) else None for v in items]
+    except UnicodeDecodeError as error:
+        raise BindingTypeError(f"{what}: bytes must be UTF-8, got {error}") from None
+    if None in found:
+        bad = items[found.index(None)]
+        raise BindingTypeError(f"{what}: every element must be a string, got {type(bad).__name__}")
+    made = np.empty(len(found), object)
+    made[:] = found
+    return made.reshape(array.shape)
+
+
 def fit_declared(value: Any, declared: Declared, what: str) -> Any:
     """A value of the declared type, or an error."""
     from rlx.runtime.binding import fit, shape_of
@@ -411,7 +424,7 @@ def fit_declared(value: Any, declared: Declared, what: str) -> Any:
         if want.kind == "O":
             if array.dtype.kind not in "OUST":
                 raise BindingTypeError(f"{what}: must be strings, got {array.dtype}")
-            array = array.astype(object)
+            array = strings(array, what)
         elif array.dtype != want:
             raise BindingTypeError(f"{what}: dtype must be {want}, got {array.dtype}")
     else:

@@ -52,7 +52,10 @@ class Plans:
 
     def follow(self, root: Step, values: list[Any], threads: int) -> Finish:
         """Run a plan; its values are then in `values`."""
-        step, outcome, done = root, None, 0
+        return self.resume(root, values, root, None, 0, threads)
+
+    def resume(self, root: Step, values: list[Any], step: Step, outcome: Any, done: int, threads: int) -> Finish:
+        """Go on with a run whose last step was `step`, the one after `done` others, and had `outcome`."""
         while True:
             child = step.children.get(outcome)
             if child is None:

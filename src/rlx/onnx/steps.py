@@ -83,7 +83,15 @@ def content(value: Any) -> Any:
 
 
 class Step:
-    """One step; `children` has the next one per outcome."""
+    """One step; `children` has the next one per outcome.
+
+    Attributes
+    ----------
+    last : bool
+        It hands out the results.
+    """
+
+    last = False
 
     def __init__(self) -> None:
         self.children: dict[Any, Step] = {}
@@ -208,7 +216,9 @@ def _bound(function: Callable[..., Any], arguments: list[Any]) -> Callable[[list
 
 
 class Finish(Step):
-    """The results; those that no segment has made for this run alone are copied."""
+    """The results; those that no step has made for this run alone are copied."""
+
+    last = True
 
     def __init__(self, items: list[Any], fresh: set[int]) -> None:
         super().__init__()
@@ -219,11 +229,11 @@ class Finish(Step):
             self.copies.append(not own)
             fresh = fresh - {item.index} if own else fresh
         slots = [i.index for i in items if isinstance(i, Slot) and i.part is None]
-        self._slots = slots if len(slots) == len(items) else None
+        self.slots = slots if len(slots) == len(items) else None
 
     def results(self, values: list[Any]) -> list[Any]:
         """Results that the caller may change."""
-        found = [values[i] for i in self._slots] if self._slots else [actual(i, values) for i in self.items]
+        found = [values[i] for i in self.slots] if self.slots else [actual(i, values) for i in self.items]
         return [owned(v) if copy else v for v, copy in zip(found, self.copies, strict=True)]
 
 

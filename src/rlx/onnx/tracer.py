@@ -93,7 +93,7 @@ class Tracer:
         self._slots = 0
         self._nodes = 0
         self.staged = False  # a segment or a host call came before
-        self._made: set[int] = set()  # slots that segments write and nothing else refers to
+        self._made: set[int] = set()  # slots of results made anew in every run, to which nothing else refers
         self.graph = TraceGraph(core.name)
         self.ports: dict[Key, Value] = {}
         self.known: dict[Key, Any] = {}
@@ -361,7 +361,8 @@ class Tracer:
         return Segment(variant, [(v.node.name, k) for k, v in ports.items()], first, self.model.options.poison)
 
     def host(
-        self, function: Callable[..., Any], items: Sequence[Any], *, fixed: bool = False, floats: bool = True
+        self, function: Callable[..., Any], items: Sequence[Any], *, fixed: bool = False, floats: bool = True,
+        fresh: bool = False,
     ) -> tuple[Any, ...]:
         """Call a Python function on concrete values; its results are new items. See `Host`."""
         if self._captures is not None and not all(map(self.is_constant, items)):
@@ -377,6 +378,8 @@ class Tracer:
         self._made.difference_update(_slots_of(ready))
         step = self._take(lambda: Host(function, ready, first, fixed=fixed, floats=floats))
         assert isinstance(step, Host)
+        if fresh:
+            self._made.update(range(first, first + step.count))
         return tuple(self.slot(value) for value in self.values[first : first + step.count])
 
     def _on_host(self, item: Any) -> Any:
