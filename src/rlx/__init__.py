@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlx.backend import Backend as Backend
     from rlx.backend import Session as Session
     from rlx.backend import compile as compile
+    from rlx.backend import compile_lir as compile_lir
     from rlx.dtypes import DType as DType
     from rlx.dtypes import bf16 as bf16
     from rlx.dtypes import bool_ as bool_
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
     from rlx.passes import Pipeline as Pipeline
     from rlx.passes import default_pipeline as default_pipeline
     from rlx.runtime.executable import CompiledGraph as CompiledGraph
+    from rlx.stages import GraphModule as GraphModule
+    from rlx.stages import LirModule as LirModule
 
 _DTYPES = ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
            "bool_", "c64", "c128", "DType")
@@ -78,6 +81,9 @@ _WHERE = {
     "Backend": "rlx.backend",
     "Session": "rlx.backend",
     "compile": "rlx.backend",
+    "compile_lir": "rlx.backend",
+    "GraphModule": "rlx.stages",
+    "LirModule": "rlx.stages",
     "show_config": "rlx.showconfig",
     "load": "rlx.loading",
 }

@@ -6,6 +6,7 @@ from rlx.errors import ConfigError
 from rlx.ir.graph import Graph
 from rlx.options import CompileOptions
 from rlx.runtime.executable import CompiledGraph
+from rlx.stages import LirModule, check_options
 
 
 class Backend(Protocol):
@@ -19,6 +20,10 @@ class Backend(Protocol):
 
     def compile(self, graph: Graph, options: CompileOptions) -> CompiledGraph:
         """Compile a graph."""
+        ...
+
+    def compile_lir(self, lir: LirModule, options: CompileOptions | None = None) -> CompiledGraph:
+        """Make an executable of a lowered module."""
         ...
 
 
@@ -36,6 +41,16 @@ class CpuBackend:
     def compile(self, graph: Graph, options: CompileOptions) -> CompiledGraph:
         """Compile a graph for this CPU."""
         return CompiledGraph(graph, options)
+
+    def compile_lir(self, lir: LirModule, options: CompileOptions | None = None) -> CompiledGraph:
+        """Make an executable of a lowered module, which can be done any number of times.
+
+        Parameters
+        ----------
+        options : CompileOptions, optional
+            About runs: threads, poison, busy, rng, check. What decides about the program must be as it was lowered.
+        """
+        return CompiledGraph(lir.origin, check_options(lir, options), lir.compiled())
 
 
 _REGISTRY: dict[str, Backend] = {"cpu": CpuBackend()}
@@ -75,6 +90,17 @@ def compile(graph: Graph, options: CompileOptions | None = None) -> CompiledGrap
     return Session("cpu").compile(graph, options)
 
 
+def compile_lir(lir: LirModule, options: CompileOptions | None = None) -> CompiledGraph:
+    """Make an executable of a lowered module; the same call as ``Session("cpu").compile_lir``.
+
+    Raises
+    ------
+    ConfigError
+        Options decide about the program, which exists already.
+    """
+    return Session("cpu").compile_lir(lir, options)
+
+
 class Session:
     """Compiles graphs on one backend.
 
@@ -100,3 +126,14 @@ class Session:
         if options is not None and not isinstance(options, CompileOptions):
             raise ConfigError(f"compile: options must be CompileOptions, got {type(options).__name__}")
         return self.backend.compile(graph, options or CompileOptions())
+
+    def compile_lir(self, lir: LirModule, options: CompileOptions | None = None) -> CompiledGraph:
+        """Make an executable of a lowered module.
+
+        Raises
+        ------
+        ConfigError
+            The arguments are not a module and options, or options decide about the program.
+        """
+        check_options(lir, options)
+        return self.backend.compile_lir(lir, options)

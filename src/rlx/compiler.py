@@ -13,7 +13,7 @@ from rlx.lower import memory, rules
 from rlx.lower.context import Context
 from rlx.lower.program import Program
 from rlx.options import CompileOptions, default_threads, machine_bytes
-from rlx.passes import PassManager, PassRecord
+from rlx.passes import Evaluate, PassManager, PassRecord
 from rlx.runtime import kernels
 from rlx.runtime.kernels import KernelTable
 
@@ -26,6 +26,7 @@ class Compiled:
     """A graph whose sizes are numbers, lowered and planned.
 
     `owned` tells whether the graph was made by passes; else it is the caller's own.
+    `shared` tells whether others compile from it too: its constants then stay.
     """
 
     graph: Graph
@@ -33,9 +34,12 @@ class Compiled:
     records: tuple[PassRecord, ...]
     table: KernelTable
     owned: bool = True
+    shared: bool = False
 
     def release(self) -> None:
         """Let go of constants that have been bound or packed, so that they are not held twice."""
+        if self.shared:
+            return
         for weight in self.program.weights:
             if weight.transform is not None:
                 weight.array = None
@@ -77,29 +81,42 @@ def _collect_illegal(graph: Graph, bad: list[str]) -> None:
             bad.append(f"  {node.place}: types must be one of {list(node.op.dtypes)}, got {first}")
 
 
-def compile_static(graph: Graph, options: CompileOptions) -> Compiled:
-    """Compile a graph in which every size is a number."""
-    if options.check:
-        verify(graph)
-    legalise(graph)
-    table = kernels.table(options.isa)
+def _evaluator(options: CompileOptions) -> Evaluate:
+    """Compiles and runs a graph without inputs: constants are folded by the kernels that run at run time."""
 
     def evaluate(part: Graph) -> dict[str, Array]:
         from rlx.runtime.variant import run_once
 
         return run_once(compile_static(part, CompileOptions(threads=1, optimize=False, isa=options.isa)), {})
 
-    manager = PassManager(options.passes, check=options.check, evaluate=evaluate)
-    final = manager.run(graph)
+    return evaluate
+
+
+def optimise(graph: Graph, options: CompileOptions) -> tuple[Graph, tuple[PassRecord, ...]]:
+    """Run the passes of the options; returns the new graph and what each pass did."""
+    manager = PassManager(options.passes, check=options.check, evaluate=_evaluator(options))
+    return manager.run(graph), tuple(manager.records)
+
+
+def lower(graph: Graph, options: CompileOptions) -> tuple[Program, KernelTable]:
+    """Nodes to kernel calls, values to planned memory."""
+    table = kernels.table(options.isa)
     threads = max(options.threads or 1, default_threads())
     rules.load()
-
-    def optimise(body: Graph) -> Graph:
-        return PassManager(options.passes, check=options.check, evaluate=evaluate).run(body)
-
-    context = Context(final, threads, lambda name: name in table.kernels, options.isa, optimise)
+    context = Context(graph, threads, lambda name: name in table.kernels, options.isa,
+                      lambda body: optimise(body, options)[0])
     program = context.lower()
     memory.plan(program)
     if options.check:
         memory.check(program)
-    return Compiled(final, program, tuple(manager.records), table, owned=final is not graph)
+    return program, table
+
+
+def compile_static(graph: Graph, options: CompileOptions) -> Compiled:
+    """Compile a graph in which every size is a number: the steps of every entry point, one after another."""
+    if options.check:
+        verify(graph)
+    legalise(graph)
+    final, records = optimise(graph, options)
+    program, table = lower(final, options)
+    return Compiled(final, program, records, table, owned=final is not graph)

@@ -68,9 +68,14 @@ def _share_in_place(program: Program, spans: dict[Buffer, tuple[int, int]]) -> d
     return blocks
 
 
-def plan(program: Program) -> None:
-    """Give every buffer its slot and offset; sets arena_bytes and live_bound."""
+def plan(program: Program, *, reuse: bool = True) -> None:
+    """Give every buffer its slot and offset; sets arena_bytes and live_bound.
+
+    Without `reuse` every buffer has bytes of its own, which shows whether a result depends on sharing.
+    """
     spans = lifetimes(program)
+    if not reuse:
+        spans = dict.fromkeys(spans, (0, len(program.calls)))
     blocks = _share_in_place(program, spans)
     unique = {id(b): b for b in blocks.values()}
     todo = []

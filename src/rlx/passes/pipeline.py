@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from rlx.errors import ConfigError
-from rlx.passes.base import Evaluate, Pass
+from rlx.passes.base import Pass
 from rlx.passes.cleanup import (
     eliminate_dead,
     fold_constants,
@@ -178,4 +178,4 @@ def default_pipeline(*, optimize: bool = True) -> Pipeline:
     return DEFAULT if optimize else UNOPTIMISED
 
 
-__all__ = ["DEFAULT", "PASSES", "Evaluate", "Pipeline", "default_pipeline"]
+__all__ = ["DEFAULT", "PASSES", "Pipeline", "default_pipeline"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx import dtypes
 from rlx._kernels import _interp
-from rlx.compiler import compile_static
+from rlx.compiler import Compiled, compile_static
 from rlx.dtypes import DType
 from rlx.errors import (
     BindingError,
@@ -35,7 +35,7 @@ from rlx.runtime.binding import (
     shape_of,
 )
 from rlx.runtime.cache import LRU, VARIANTS
-from rlx.runtime.extent import ExtentReport, Extents, check_extents
+from rlx.runtime.extent import ExtentReport, bind_options
 from rlx.runtime.report import Explanation, MemoryReport, Profile, Signature, explain, memory_of
 from rlx.runtime.staged import Staged, is_dynamic
 from rlx.runtime.state import Handles
@@ -72,7 +72,7 @@ class CompiledGraph:
     options : CompileOptions
     """
 
-    def __init__(self, graph: Graph, options: CompileOptions) -> None:
+    def __init__(self, graph: Graph, options: CompileOptions, ready: Compiled | None = None) -> None:
         self.graph = graph
         self.options = options
         self._threads = options.threads or default_threads()
@@ -81,36 +81,27 @@ class CompiledGraph:
         self._lock = threading.RLock()
         self._variants: LRU[Key, Variant | Staged] = LRU(VARIANTS)
         self._store: WeightStore | None = None
-        unknown = [n for n in options.dims if n not in graph.symbols()]
-        if unknown:
-            raise ConfigError(
-                f"CompileOptions.dims: sizes of graph {graph.name!r} are {sorted(graph.symbols())}, got {unknown}"
-            )
-        if not graph.outputs:
-            raise BindingError(f"graph {graph.name!r}: must have at least one output, got none")
         self._rng = make_state(options.rng)
-        check_extents(graph, options.extents, options.dims)
-        self._bound = specialise(graph, options.dims) if options.dims else graph.snapshot()
-        self._extents = Extents(self._bound, options.extents)
-        if options.extents:
-            self._bound = self._extents.full
+        self._extents = bind_options(graph, options)
+        self._bound = self._extents.full
         self._open = sorted(self._bound.symbols())
         self._handles = Handles(self._bound)
         self._full: Variant | Staged | None = None
         _LIVE.add(self)
         if not self._open:
-            self._full = self._make(self._bound)
+            self._full = self._make(self._bound, ready=ready)
         self._variant = self._full
 
     # -- variants ---------------------------------------------------------------
 
-    def _make(self, graph: Graph, wide: Mapping[str, tuple[int, ...]] | None = None) -> Variant | Staged:
+    def _make(self, graph: Graph, wide: Mapping[str, tuple[int, ...]] | None = None,
+              ready: Compiled | None = None) -> Variant | Staged:
         if is_dynamic(graph):
             return Staged(eliminate_dead(graph), self._make, wide)
         scratch = self._full.scratch if wide and isinstance(self._full, Variant) else None
         with collector_paused():
             try:
-                compiled = compile_static(graph, self.options)
+                compiled = ready or compile_static(graph, self.options)
                 if self._store is None:
                     self._store = WeightStore(compiled.table)
                 variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng, wide=wide,

@@ -18,6 +18,7 @@ from rlx.errors import BindingError, ConfigError, UnknownNameError
 from rlx.ir.graph import Graph, Value
 from rlx.ir.opdef import Array
 from rlx.ir.types import TensorType, static_shape
+from rlx.options import CompileOptions
 from rlx.passes.specialise import specialise
 from rlx.runtime.binding import first_rows, nearest
 
@@ -244,3 +245,23 @@ def widen(name: str, value: Value, want: TensorType) -> Value:
 
     padded: Value = ops.pad(value, before=(0,) * len(after), after=tuple(after), name=f"{name}.rows")
     return padded
+
+
+def bind_options(graph: Graph, options: CompileOptions) -> Extents:
+    """The graph with the sizes that options give; its buckets beside it.
+
+    Raises
+    ------
+    ConfigError
+        Options name sizes that the graph does not have.
+    BindingError
+        The graph has no outputs.
+    """
+    known = graph.symbols()
+    unknown = [n for n in options.dims if n not in known]
+    if unknown:
+        raise ConfigError(f"CompileOptions.dims: sizes of graph {graph.name!r} are {sorted(known)}, got {unknown}")
+    if not graph.outputs:
+        raise BindingError(f"graph {graph.name!r}: must have at least one output, got none")
+    check_extents(graph, options.extents, options.dims)
+    return Extents(specialise(graph, options.dims) if options.dims else graph.snapshot(), options.extents)
