@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from rlx.lower.context import workspaces
 from rlx.runtime.kernels import available_levels
 from rlx.testing.kernels import KernelFailure, call_kernel
 
@@ -71,7 +72,7 @@ def attend(q, k, v, out=None, *, scale=None, softcap=0.0, causal=False, past=Non
         base[0] = base[0].view(np.uint8)
     seconds = call_kernel(
         f"attention.{'f32' if q.dtype == np.float32 else 'f64'}",
-        [q, k, v, *base, lens, out, np.full(size * threads, 0xA5, np.uint8)], attrs,
+        [q, k, v, *base, lens, out, np.full(size * workspaces(threads), 0xA5, np.uint8)], attrs,
         extent=b * h * -(-sq // block), threads=threads, level=level, repeat=repeat)
     attend.seconds = seconds
     return out

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rlx.lower import gemm
+from rlx.lower.context import workspaces
 from rlx.runtime import kernels
 from rlx.testing.kernels import call_kernel
 
@@ -46,7 +47,7 @@ def convolve(s, x, w, level, dtype="f32", bias=None, threads=1, grain=None, out=
     plan = gemm.plan_conv(s, dtype=dtype, level=level, **options)
     if out is None:
         out = np.full((s.batch, *s.out, s.groups * s.oc), np.nan, x.dtype)
-    work = np.full(plan.workspace * threads, 0xFF, np.uint8) if plan.workspace else None
+    work = np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8) if plan.workspace else None
     call_kernel(plan.kernel, [x, packed, out, bias, work], plan.attrs, extent=plan.extent,
                 threads=threads, grain=grain or plan.grain, level=level)
     return out, plan
@@ -221,7 +222,7 @@ def test_conv_transpose(case, dtype, level, guarded):
     plan = gemm.plan_conv_transpose(s, dtype=dtype, level=level)
     for threads in (1, 2):
         out = guarded(np.full((2, *s.out, oc), np.nan, x.dtype))
-        work = np.full(plan.workspace * threads, 0xFF, np.uint8)
+        work = np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8)
         call_kernel(plan.kernel, [x, guarded(packed), out, bias, work], plan.attrs,
                     extent=plan.extent, threads=threads, level=level)
         size = scatter(np.abs(x), np.abs(w)) + np.abs(bias) + 1e-30
@@ -264,7 +265,7 @@ def test_epilogue(kind, narrow, level):
 
     def call(steps, out, out_size=4, operands=(), threads=1):
         job = plan(s, ldo=ldo, steps=steps, out_size=out_size, level=level)
-        work = np.full(max(64, job.workspace * threads), 0xFF, np.uint8)
+        work = np.full(max(64, job.workspace * workspaces(threads)), 0xFF, np.uint8)
         call_kernel(job.kernel, [x, packed, out, bias, work, *operands], job.attrs,
                     extent=job.extent, threads=threads, level=level)
 

@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
+from rlx.lower.context import workspaces
 from rlx.runtime.kernels import available_levels
 from rlx.testing import onnx_node
 from rlx.testing.kernels import call_kernel
@@ -18,7 +19,7 @@ def nms(boxes, scores, max_output=None, iou=None, score=None, center=0, level=No
     counts = np.full(batch * classes, -1, np.int64)
     size = n * 8 + capacity * 20
     call_kernel("nms.f32", [boxes, scores, max_output, iou, score, selected, counts,
-                            np.zeros(max(8, size * threads), np.uint8)],
+                            np.zeros(max(8, size * workspaces(threads)), np.uint8)],
                 dict(batch=batch, classes=classes, boxes=n, capacity=capacity, center=center,
                      ws=size), extent=batch * classes, level=level, threads=threads)
     out = np.full((counts.sum(), 3), -1, np.int64)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from rlx.lower.context import workspaces
 from rlx.ops._fft_plan import factors, fft_plan, roots
 from rlx.runtime.kernels import available_levels
 from rlx.testing.kernels import call_kernel
@@ -22,7 +23,7 @@ def transform(kind, x, n, *, inverse=0, scale=1.0, level=None, threads=1, repeat
     bits = 32 if part == np.float32 else 64
     name = f"fft.c{2 * bits}" if kind == "fft" else f"{kind}.f{bits}"
     transform.seconds = call_kernel(
-        name, [x, plan.table, y, np.full(plan.workspace * threads, 0xFF, np.uint8)],
+        name, [x, plan.table, y, np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8)],
         dict(rows=rows, have=x.shape[1], x_s=x.shape[1], y_s=shape[1], inverse=inverse,
              group=plan.group, ws=plan.workspace, scale=scale, plan=plan.words),
         extent=plan.extent(rows), level=level, threads=threads, repeat=repeat)
@@ -135,7 +136,7 @@ def test_stft(n, hop, frames, onesided, dtype, level):
     for win in (window, None):
         y = np.full((2, frames, bins), np.nan, np.result_type(dtype, np.complex64))
         call_kernel(
-            f"stft.{part}", [x, win, plan.table, y, np.zeros(plan.workspace * 2, np.uint8)],
+            f"stft.{part}", [x, win, plan.table, y, np.zeros(plan.workspace * workspaces(2), np.uint8)],
             dict(batch=2, frames=frames, hop=hop, x_b=length, onesided=onesided, group=plan.group,
                  ws=plan.workspace, scale=1.0, plan=plan.words),
             extent=plan.extent(2 * frames), level=level, threads=2)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rlx.lower import gemm
+from rlx.lower.context import workspaces
 from rlx.runtime import kernels
 from rlx.testing.kernels import call_kernel
 
@@ -35,7 +36,7 @@ def pack(b, level, dtype="f32", trans=False):
 
 
 def run(plan, args, level, threads=1, grain=None):
-    work = np.full(plan.workspace * threads, 0xFF, np.uint8) if plan.workspace else None
+    work = np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8) if plan.workspace else None
     args = [*args[:4], work, *args[4:]]
     call_kernel(plan.kernel, args, plan.attrs, extent=plan.extent, threads=threads,
                 grain=grain or plan.grain, level=level)

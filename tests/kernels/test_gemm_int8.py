@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rlx.lower import gemm, gemm_int8
+from rlx.lower.context import workspaces
 from rlx.lower.gemm_int8 import OUT_F32, OUT_I8, OUT_I32, OUT_U8, Quant
 from rlx.testing.kernels import call_kernel
 
@@ -34,7 +35,7 @@ def pack(b, level, trans=False, groups=1):
 
 
 def run(plan, args, level, threads=1):
-    work = np.full(max(64, plan.workspace * threads), 0xAA, np.uint8)
+    work = np.full(max(64, plan.workspace * workspaces(threads)), 0xAA, np.uint8)
     call_kernel(plan.kernel, [*args[:4], work, *args[4:]], plan.attrs, extent=plan.extent,
                 threads=threads, grain=plan.grain, level=level)
 

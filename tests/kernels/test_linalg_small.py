@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from rlx.lower.context import workspaces
 from rlx.runtime.kernels import available_levels
 from rlx.testing.kernels import KernelFailure, call_kernel
 
@@ -14,7 +15,7 @@ def run(kind, x, level=None, threads=1):
     y = np.full(x.shape[:1] if kind == "det" else x.shape, 7, x.dtype)
     size = max(8, n * n * 16)
     call_kernel(f"{kind}.{'f32' if x.dtype == np.float32 else 'f64'}",
-                [x, y, np.zeros(size * threads, np.uint8)], {"n": n, "ws": size}, extent=len(x),
+                [x, y, np.zeros(size * workspaces(threads), np.uint8)], {"n": n, "ws": size}, extent=len(x),
                 level=level, threads=threads)
     return y
 

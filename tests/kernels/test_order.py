@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from rlx.lower.context import workspaces
 from rlx.testing.kernels import call_kernel
 
 RNG = np.random.default_rng(7)
@@ -45,7 +46,7 @@ def test_sort(name, level):
             for descending in (0, 1):
                 want = order(x, descending)
                 stride = 2 * shape[1] * unit
-                work = np.zeros(2 * stride // 8, np.int64)
+                work = np.zeros(workspaces(2) * stride // 8, np.int64)
                 values, indices = np.zeros_like(x), np.zeros(shape, np.int64)
                 attrs = dict(zip(("outer", "n", "inner"), shape, strict=True))
                 attrs |= {"descending": descending, "stride": stride}
@@ -65,7 +66,7 @@ def test_top_k(name, level):
                 x = draw(shape, name, 3 if k % 2 else 10**5)
                 want = order(x, largest)[:, :k]
                 stride = 2 * shape[1] * unit
-                work = np.zeros(2 * stride // 8, np.int64)
+                work = np.zeros(workspaces(2) * stride // 8, np.int64)
                 values = np.zeros((shape[0], k, shape[2]), x.dtype)
                 indices = np.zeros(values.shape, np.int64)
                 attrs = dict(zip(("outer", "n", "inner"), shape, strict=True))

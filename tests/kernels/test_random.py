@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
+from rlx.lower.context import workspaces
 from rlx.runtime import kernels
 from rlx.runtime.link import pack_attrs
 from rlx.testing.kernels import KernelFailure, call_kernel
@@ -177,7 +178,7 @@ def sample(x, level=None, temperature=1.0, top_k=0, top_p=1.0, key=1):
     x = np.ascontiguousarray(x, np.float32)
     y = np.full(len(x), -9, np.int64)
     size = x.shape[1] * 16
-    call_kernel("sample.f32", [x, y, np.zeros(max(1, size * 2), np.uint8)],
+    call_kernel("sample.f32", [x, y, np.zeros(max(1, size * workspaces(2)), np.uint8)],
                 dict(vocab=x.shape[1], x_s=x.shape[1], key=key, top_k=top_k,
                      temperature=temperature, top_p=top_p, ws=size),
                 extent=len(x), level=level, threads=2)
@@ -230,7 +231,7 @@ def test_multinomial(level):
     with np.errstate(divide="ignore"):
         x = np.log(p).astype(np.float32)
     y = np.zeros((2, 20_000), np.int64)
-    call_kernel("multinomial.f32", [x, y, np.zeros(48, np.uint8)],
+    call_kernel("multinomial.f32", [x, y, np.zeros(24 * workspaces(2), np.uint8)],
                 dict(classes=3, samples=20_000, x_s=3, key=4, ws=24), extent=2, level=level,
                 threads=2)
     for row, want in zip(y, p, strict=True):

@@ -9,6 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from rlx.errors import FormatError
+from rlx.lower.context import workspaces
 from rlx.lower.trees import from_tree_attributes, from_tree_ensemble
 from rlx.runtime.kernels import available_levels
 from rlx.testing import onnx_node
@@ -26,7 +27,7 @@ def predict(ops, x, level=None, threads=1, chunk=64, labels=True, repeat=1):
     seconds = call_kernel(
         f"tree_ensemble.{'f32' if x.dtype == np.float32 else 'f64'}",
         [x, ops.nodes, ops.roots, ops.leaf_offsets, ops.leaf_targets, ops.leaf_weights,
-         ops.members, ops.base, out, label, np.zeros(size * threads, np.uint8)],
+         ops.members, ops.base, out, label, np.zeros(size * workspaces(threads), np.uint8)],
         dict(rows=n, features=ops.features, trees=ops.trees, targets=ops.targets,
              x_s=x.shape[1], general=ops.general, single=ops.single, aggregate=ops.aggregate,
              post=ops.post, binary=ops.binary, chunk=chunk, ws=size),

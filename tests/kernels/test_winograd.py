@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rlx.lower import gemm, winograd
+from rlx.lower.context import workspaces
 from rlx.ops.conv import conv_reference
 from rlx.testing.kernels import call_kernel
 
@@ -17,7 +18,7 @@ def convolve(x, w, pads, level, bias=None, clamp=None, threads=1, grain=None, st
     call_kernel(pack.kernel, [plain, packed], pack.attrs, extent=pack.extent, level=level)
     plan = winograd.plan_conv(s, clamp=clamp, level=level)
     out = np.full((s.batch, *s.out[1:], s.oc), np.nan, np.float32)
-    work = np.full(plan.workspace * threads, 0xFF, np.uint8)
+    work = np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8)
     call_kernel(plan.kernel, [x, packed, out, bias, work], plan.attrs, extent=plan.extent, threads=threads,
                 grain=grain or plan.grain, level=level)
     return out

@@ -266,7 +266,7 @@ class Context:
 
     def work(self, nbytes: int) -> Arg:
         """Workspace of `nbytes` per thread (rounded up to a cache line); see `per_thread`."""
-        total = per_thread(nbytes) * self.max_threads
+        total = per_thread(nbytes) * workspaces(self.max_threads)
         return Arg("x", self.temp(total, "work"), total)
 
     def call(
@@ -351,6 +351,11 @@ class Context:
 def per_thread(nbytes: int) -> int:
     """Stride of a per-thread workspace of `nbytes`."""
     return -(-max(nbytes, 1) // ALIGN) * ALIGN
+
+
+def workspaces(threads: int) -> int:
+    """Workspaces of a call on so many threads: with several, the pool has a spare worker (pool.h)."""
+    return threads + (threads > 1)
 
 
 def short(dtype: DType) -> str:

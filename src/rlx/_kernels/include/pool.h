@@ -1,122 +1,208 @@
 /* One process-wide fork-join pool.
  *
- * A job is a thunk; its range is handed out in chunks by an atomic counter, so
- * a slow core does less. The caller works too and never waits for a worker that
- * has not joined: a worker joins by incrementing the participants of a job that
- * is still open, and the caller closes the job before it waits, so a sleeping
- * or preempted worker costs nothing.
+ * A job is a thunk; its range is handed out in chunks that shrink towards the
+ * end, so a slow core does less. The caller works too and never waits for a
+ * worker that has not joined: a worker joins by incrementing the participants
+ * of a job that is still open, and the caller closes the job before it waits,
+ * so a sleeping or preempted worker costs nothing. One that is preempted within
+ * a chunk is replaced by a spare worker while there is work, and given the
+ * caller's processor when there is none; a caller that is preempted is given a
+ * worker's (yield_core.h). So there is a worker more than threads, and scratch
+ * for it; no more than `threads` of them run at a time.
  *
  * Workers spin only between rlx_pool_enter and rlx_pool_leave (a run that wants
- * threads), and for at most SPIN_NS after it; then they sleep on a condition
- * variable. One run at a time owns the pool; another that asks meanwhile runs
- * on its own thread alone, with the same bits, because kernels do not depend on
- * the cut. After fork() the child starts without workers and makes its own.
+ * threads), for IDLE_NS without a job and for SPIN_NS after the run; then they
+ * sleep on a futex. One run at a time owns the pool; another that asks
+ * meanwhile runs on its own thread alone, with the same bits, because kernels
+ * do not depend on the cut. After fork() the child starts without workers and
+ * makes its own.
  */
 #ifndef RLX_POOL_H
 #define RLX_POOL_H
 
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <time.h>
+#include "yield_core.h"
+#include <string.h>
 #include "abi.h"
 
 #define RLX_MAX_THREADS 64
-#define RLX_SPIN_ROUNDS 4000
-
-#if defined(__x86_64__) || defined(__i386__)
-#define RLX_PAUSE() __builtin_ia32_pause()
-#else
-#define RLX_PAUSE() __asm__ __volatile__("yield")
-#endif
+/* A sleeping worker is woken in 5 to 50 us: spin a few times that within a run. */
+#define RLX_IDLE_NS 200000
+#define RLX_SPIN_NS 100000
+#define RLX_SPARE_NS 30000
+#define RLX_SURVEY_NS 40000
+/* Below this wait a look at the other's clock would cost more than it can save. */
+#define RLX_PATIENCE_NS 15000
+#define RLX_LOOK_NS 6000
 
 typedef struct rlx_pool {
-    pthread_mutex_t lock;      /* guards sleeping and growing */
-    pthread_cond_t wake;
+    pthread_mutex_t lock;      /* guards growing */
     atomic_flag busy;          /* owned by a run */
     _Atomic int64_t active;    /* runs inside enter/leave: workers spin */
     _Atomic uint64_t gate;     /* epoch << 16 | open << 15 | participants */
+    _Atomic uint32_t bell;     /* sleeping workers wait for it to change */
+    _Atomic int32_t sleeping;
+    _Atomic uint32_t done;     /* the caller waits for it to change */
+    _Atomic int32_t waiting;   /* the caller sleeps on `done` */
     int n_workers;
-    int sleeping;
     int fork_hook;
     /* the job */
     const rlx_thunk *thunk;
     const rlx_frame *frame;
-    int64_t chunk;
-    int limit;                 /* workers with index >= limit stay out */
-    _Atomic int64_t next;
+    int64_t unit;              /* what is handed out, a multiple of the grain */
+    uint32_t least;            /* units of the smallest chunk */
+    int threads;               /* participants wanted, the caller among them */
+    _Atomic int32_t room;      /* participants allowed besides the caller */
+    _Atomic uint64_t range;    /* units left: first | end << 32 */
     _Atomic int32_t status;
+    rlx_seat seats[RLX_MAX_THREADS + 1]; /* 0: the caller; i + 1: worker i */
 } rlx_pool;
 
-static rlx_pool rlx_the_pool = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .busy = ATOMIC_FLAG_INIT};
+static rlx_pool rlx_the_pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .busy = ATOMIC_FLAG_INIT};
 
 #define RLX_OPEN_BIT ((uint64_t)1 << 15)
 #define RLX_COUNT_MASK (RLX_OPEN_BIT - 1)
 
-/* Take chunks until none is left. A failure keeps the others from starting. */
-static void rlx_pool_work(rlx_pool *p, const rlx_thunk *t, const rlx_frame *f, int64_t chunk) {
+static void rlx_pool_sleep(rlx_pool *p, uint64_t gate) {
+    uint32_t bell = atomic_load(&p->bell);
+    atomic_fetch_add(&p->sleeping, 1);
+    /* who rings looks at `sleeping` after it changed `active` or `gate` */
+    if (atomic_load(&p->gate) == gate)
+        rlx_futex_wait(&p->bell, bell, -1);
+    atomic_fetch_sub(&p->sleeping, 1);
+}
+
+static void rlx_pool_ring(rlx_pool *p, int n) {
+    if (n > 0 && atomic_load(&p->sleeping)) {
+        atomic_fetch_add(&p->bell, 1);
+        rlx_futex_wake(&p->bell, n);
+    }
+}
+
+/* Let a spare worker in for every participant that has lost its processor. */
+static void rlx_pool_survey(rlx_pool *p, int64_t *looked) {
+    int64_t now = rlx_pool_now(), passed = now - *looked;
+    if (passed < RLX_SURVEY_NS || !atomic_load_explicit(&p->sleeping, memory_order_relaxed))
+        return;
+    int stalled = 0, running = 0;
+    for (int i = 1; i <= p->threads; i++) {
+        rlx_seat *seat = &p->seats[i];
+        if (!atomic_load_explicit(&seat->working, memory_order_acquire)) {
+            seat->used = 0;
+            continue;
+        }
+        int64_t used = rlx_cpu_time(atomic_load(&seat->tid));
+        if (seat->used && used - seat->used < passed / 8)
+            stalled++;
+        else
+            running++;
+        seat->used = used;
+    }
+    *looked = now;
+    if (running < p->threads - 1) {
+        atomic_store(&p->room, p->threads - 1 + stalled);
+        rlx_pool_ring(p, 1);
+    }
+}
+
+/* Take chunks until none is left: the caller from the bottom, workers from the
+ * top, so that a thread meets the same weights from run to run and from phase to
+ * phase, in its own cache. A failure keeps the others from starting. */
+static void rlx_pool_work(rlx_pool *p, const rlx_thunk *t, const rlx_frame *f, int64_t *looked) {
+    uint32_t least = p->least, share = 2 * (uint32_t)p->threads;
+    int64_t unit = p->unit;
+    uint64_t range = atomic_load_explicit(&p->range, memory_order_relaxed);
     for (;;) {
-        int64_t lo = atomic_fetch_add_explicit(&p->next, chunk, memory_order_relaxed);
-        if (lo >= t->extent)
+        uint32_t lo = (uint32_t)range, hi = (uint32_t)(range >> 32), left = hi - lo, take = left / share;
+        if (hi <= lo)
             return;
-        int64_t hi = lo + chunk < t->extent ? lo + chunk : t->extent;
-        int status = t->fn(t, f, lo, hi);
+        take = take < least ? least < left ? least : left : take;
+        if (looked)
+            hi = lo + take;
+        else
+            lo = hi - take;
+        uint64_t rest = looked ? (range & ~(uint64_t)UINT32_MAX) | hi : (uint64_t)lo << 32 | (uint32_t)range;
+        if (!atomic_compare_exchange_weak_explicit(&p->range, &range, rest, memory_order_relaxed,
+                                                   memory_order_relaxed))
+            continue;
+        int64_t end = hi * unit < t->extent ? hi * unit : t->extent;
+        int status = t->fn(t, f, lo * unit, end);
         if (status) {
             int32_t none = 0;
             atomic_compare_exchange_strong(&p->status, &none, status);
-            atomic_store(&p->next, t->extent);
+            atomic_store(&p->range, 0);
             return;
         }
+        if (looked)
+            rlx_pool_survey(p, looked);
+        range = atomic_load_explicit(&p->range, memory_order_relaxed);
     }
+}
+
+/* A worker's part of an open job; it has been counted in. */
+static void rlx_pool_join(rlx_pool *p, rlx_seat *seat, int index) {
+    rlx_frame mine = *p->frame;
+    rlx_error error = {0};
+    mine.tid = index + 1;
+    mine.error = &error;
+    seat->cpu = sched_getcpu();
+    atomic_store_explicit(&seat->working, 1, memory_order_release);
+    rlx_pool_work(p, p->thunk, &mine, NULL);
+    if (error.status == 0 && atomic_load(&p->status)) {
+        /* the first failing position wins, whoever met it */
+        pthread_mutex_lock(&p->lock);
+        if (error.value || error.bound || error.position)
+            *p->frame->error = error;
+        pthread_mutex_unlock(&p->lock);
+    }
+    atomic_store_explicit(&seat->working, 0, memory_order_release);
+    atomic_fetch_sub_explicit(&p->gate, 1, memory_order_acq_rel);
+    if (atomic_load(&p->waiting)) {
+        atomic_fetch_add(&p->done, 1);
+        rlx_futex_wake(&p->done, 1);
+    }
+    rlx_take_mask(seat, seat->cpu);
 }
 
 static void *rlx_pool_main(void *arg) {
     rlx_pool *p = &rlx_the_pool;
     int index = (int)(intptr_t)arg;
+    rlx_seat *seat = &p->seats[index + 1], *caller = &p->seats[0];
     uint64_t seen = 0;
-    int rounds = 0;
-    unsigned waits = 0;
+    int64_t since = rlx_pool_now();
+    int64_t idle_limit = RLX_IDLE_NS;
+    unsigned rounds = 0;
+    atomic_store(&seat->tid, rlx_gettid());
     for (;;) {
         uint64_t gate = atomic_load_explicit(&p->gate, memory_order_acquire);
-        if ((gate & RLX_OPEN_BIT) && (gate >> 16) != seen) {
+        if ((gate & RLX_OPEN_BIT) && (gate >> 16) != seen && index < p->threads &&
+            (int32_t)(gate & RLX_COUNT_MASK) < atomic_load_explicit(&p->room, memory_order_relaxed)) {
             if (atomic_compare_exchange_weak_explicit(&p->gate, &gate, gate + 1,
                                                       memory_order_acq_rel, memory_order_relaxed)) {
                 seen = gate >> 16;
-                if (index < p->limit) {
-                    rlx_frame mine = *p->frame;
-                    rlx_error error = {0};
-                    mine.tid = index + 1;
-                    mine.error = &error;
-                    rlx_pool_work(p, p->thunk, &mine, p->chunk);
-                    if (error.status == 0 && atomic_load(&p->status)) {
-                        /* the first failing position wins, whoever met it */
-                        pthread_mutex_lock(&p->lock);
-                        if (error.value || error.bound || error.position)
-                            *p->frame->error = error;
-                        pthread_mutex_unlock(&p->lock);
-                    }
-                }
-                atomic_fetch_sub_explicit(&p->gate, 1, memory_order_acq_rel);
+                rlx_pool_join(p, seat, index);
+                since = rlx_pool_now();
+                idle_limit = RLX_IDLE_NS;
             }
-            rounds = 0;
             continue;
         }
-        if (atomic_load_explicit(&p->active, memory_order_relaxed) == 0 &&
-            ++rounds > RLX_SPIN_ROUNDS) {
-            pthread_mutex_lock(&p->lock);
-            p->sleeping++;
-            while (atomic_load(&p->active) == 0)
-                pthread_cond_wait(&p->wake, &p->lock);
-            p->sleeping--;
-            pthread_mutex_unlock(&p->lock);
-            rounds = 0;
+        RLX_PAUSE();
+        if (++rounds & 15)
             continue;
+        rlx_take_mask(seat, seat->cpu);
+        int64_t idle = rlx_pool_now() - since;
+        int active = atomic_load_explicit(&p->active, memory_order_relaxed) != 0;
+        if (idle > (active ? idle_limit : RLX_SPIN_NS)) {
+            rlx_pool_sleep(p, gate);
+            rlx_avoid(caller->cpu);
+            since = rlx_pool_now();
+            idle_limit = RLX_SPARE_NS; /* until it is let in, it is a spare */
+        } else if (active && index == 0 && idle > RLX_PATIENCE_NS && atomic_load(&caller->working) &&
+                   rlx_is_stalled(atomic_load(&caller->tid), RLX_LOOK_NS) && atomic_load(&caller->working) &&
+                   rlx_give_core(caller)) {
+            rlx_pool_sleep(p, atomic_load(&p->gate));
+            rlx_avoid(caller->cpu);
+            since = rlx_pool_now();
         }
-        if (++waits & 1023)
-            RLX_PAUSE();
-        else
-            sched_yield();
     }
     return NULL;
 }
@@ -124,12 +210,13 @@ static void *rlx_pool_main(void *arg) {
 static void rlx_pool_after_fork(void) {
     rlx_pool *p = &rlx_the_pool;
     pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->wake, NULL);
     atomic_flag_clear(&p->busy);
     atomic_store(&p->active, 0);
     atomic_store(&p->gate, 0);
+    atomic_store(&p->waiting, 0);
+    atomic_store(&p->sleeping, 0);
+    memset(p->seats, 0, sizeof(p->seats));
     p->n_workers = 0;
-    p->sleeping = 0;
 }
 
 /* Claim the pool for a run on n threads. Returns the threads that the run may
@@ -142,26 +229,28 @@ static int rlx_pool_enter(int n) {
         n = RLX_MAX_THREADS;
     if (atomic_flag_test_and_set_explicit(&p->busy, memory_order_acquire))
         return 1;
-    pthread_mutex_lock(&p->lock);
-    if (!p->fork_hook) {
-        p->fork_hook = 1;
-        pthread_atfork(NULL, NULL, rlx_pool_after_fork);
+    if (p->n_workers < n) {
+        pthread_mutex_lock(&p->lock);
+        if (!p->fork_hook) {
+            p->fork_hook = 1;
+            pthread_atfork(NULL, NULL, rlx_pool_after_fork);
+        }
+        while (p->n_workers < n) {
+            pthread_t thread;
+            pthread_attr_t attr;
+            pthread_attr_init(&attr);
+            pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+            p->seats[p->n_workers + 1].cpu = -1;
+            int failed = pthread_create(&thread, &attr, rlx_pool_main, (void *)(intptr_t)p->n_workers);
+            pthread_attr_destroy(&attr);
+            if (failed)
+                break;
+            p->n_workers++;
+        }
+        pthread_mutex_unlock(&p->lock);
     }
-    while (p->n_workers < n - 1) {
-        pthread_t thread;
-        pthread_attr_t attr;
-        pthread_attr_init(&attr);
-        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        int failed = pthread_create(&thread, &attr, rlx_pool_main, (void *)(intptr_t)p->n_workers);
-        pthread_attr_destroy(&attr);
-        if (failed)
-            break;
-        p->n_workers++;
-    }
+    atomic_store(&p->seats[0].tid, rlx_gettid());
     atomic_fetch_add(&p->active, 1);
-    if (p->sleeping)
-        pthread_cond_broadcast(&p->wake);
-    pthread_mutex_unlock(&p->lock);
     return p->n_workers + 1 < n ? p->n_workers + 1 : n;
 }
 
@@ -169,35 +258,65 @@ static void rlx_pool_leave(int granted) {
     rlx_pool *p = &rlx_the_pool;
     if (granted <= 1)
         return;
+    rlx_take_mask(&p->seats[0], -1);
     atomic_fetch_sub(&p->active, 1);
+    atomic_store(&p->seats[0].tid, 0);
     atomic_flag_clear_explicit(&p->busy, memory_order_release);
+}
+
+/* Wait for the participants of a closed job. */
+static void rlx_pool_wait(rlx_pool *p) {
+    int64_t start = rlx_pool_now();
+    for (unsigned rounds = 1;; rounds++) {
+        if (!(atomic_load_explicit(&p->gate, memory_order_acquire) & RLX_COUNT_MASK))
+            return;
+        RLX_PAUSE();
+        if ((rounds & 15) || rlx_pool_now() - start < RLX_PATIENCE_NS)
+            continue;
+        for (int i = 1; i <= p->threads; i++) {
+            rlx_seat *seat = &p->seats[i];
+            uint32_t done = atomic_load(&p->done);
+            if (!atomic_load(&seat->working) || !rlx_is_stalled(atomic_load(&seat->tid), RLX_LOOK_NS))
+                continue;
+            atomic_store(&p->waiting, 1);
+            if (atomic_load(&seat->working) && rlx_give_core(seat))
+                rlx_futex_wait(&p->done, done, 1000000);
+            atomic_store(&p->waiting, 0);
+            break;
+        }
+        start = rlx_pool_now();
+    }
 }
 
 /* Run one thunk on `threads` threads (the caller is one of them). */
 static int rlx_pool_run(const rlx_thunk *t, const rlx_frame *f, int threads) {
     rlx_pool *p = &rlx_the_pool;
-    int64_t grain = t->grain > 0 ? t->grain : 1;
+    rlx_seat *seat = &p->seats[0];
+    int64_t grain = t->grain > 0 ? t->grain : 1, looked = rlx_pool_now();
     int64_t pieces = (t->extent + grain - 1) / grain;
     if (threads <= 1 || pieces <= 1)
         return t->fn(t, f, 0, t->extent);
-    int64_t per = (pieces + threads * 4 - 1) / (threads * 4);
     p->thunk = t;
     p->frame = f;
-    p->chunk = per * grain;
-    p->limit = threads - 1;
-    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+    int64_t pack = pieces / INT32_MAX + 1;
+    pieces = (pieces + pack - 1) / pack;
+    p->unit = pack * grain;
+    p->least = (uint32_t)((pieces + threads * 8 - 1) / (threads * 8));
+    p->threads = threads;
+    atomic_store_explicit(&p->range, (uint64_t)pieces << 32, memory_order_relaxed);
     atomic_store_explicit(&p->status, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->room, threads - 1, memory_order_relaxed);
+    seat->cpu = sched_getcpu();
+    atomic_store_explicit(&seat->working, 1, memory_order_relaxed);
     uint64_t epoch = (atomic_load_explicit(&p->gate, memory_order_relaxed) >> 16) + 1;
-    atomic_store_explicit(&p->gate, epoch << 16 | RLX_OPEN_BIT, memory_order_release);
-    rlx_pool_work(p, t, f, p->chunk);
-    atomic_fetch_and_explicit(&p->gate, ~RLX_OPEN_BIT, memory_order_acq_rel);
-    /* A participant that lost its processor must get one: after a while, yield. */
-    for (int rounds = 0; atomic_load_explicit(&p->gate, memory_order_acquire) & RLX_COUNT_MASK;) {
-        if (++rounds < RLX_SPIN_ROUNDS)
-            RLX_PAUSE();
-        else
-            sched_yield();
-    }
+    atomic_store(&p->gate, epoch << 16 | RLX_OPEN_BIT);
+    rlx_pool_ring(p, threads - 1 - (p->n_workers - atomic_load(&p->sleeping)));
+    rlx_pool_work(p, t, f, &looked);
+    uint64_t gate = atomic_fetch_and_explicit(&p->gate, ~RLX_OPEN_BIT, memory_order_acq_rel);
+    atomic_store_explicit(&seat->working, 0, memory_order_relaxed);
+    if (gate & RLX_COUNT_MASK)
+        rlx_pool_wait(p);
+    rlx_take_mask(seat, -1);
     return atomic_load(&p->status);
 }
 
