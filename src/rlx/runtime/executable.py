@@ -382,11 +382,12 @@ class CompiledGraph:
             key: Key = (self._extents.key(wanted), None)
             variant = self._full
             try:
-                graph = self._extents.bind(wanted)
-                if wanted and not self._open:
+                if wanted and self._open:
+                    self._extents.bind(wanted)
+                elif wanted:
                     variant = self._variants.get(key)
                     if variant is None:
-                        variant = self._make(graph, self._extents.wide({}, wanted))
+                        variant = self._make(self._extents.bind(wanted), self._extents.wide({}, wanted))
                         self._variants.put(key, variant)
                         self._dirty = True
             except RlxError as error:
@@ -394,7 +395,7 @@ class CompiledGraph:
                     raise
                 return self._extents.refuse(report, str(error))
             self._variant = variant
-            return self._extents.use(report, wanted, graph)
+            return self._extents.use(report, wanted)
 
     def active_extents(self) -> dict[str, int]:
         """Rows in use of every extent; the size of the bucket where nothing was set."""

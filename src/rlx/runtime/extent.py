@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlx.errors import BindingError, ConfigError, UnknownNameError
+from rlx.ir.dims import Dim
 from rlx.ir.graph import Graph, Value
 from rlx.ir.opdef import Array
-from rlx.ir.types import TensorType, static_shape
+from rlx.ir.types import Shape, TensorType, static_shape
 from rlx.options import CompileOptions
 from rlx.passes.specialise import specialise
 from rlx.runtime.binding import first_rows, nearest
@@ -92,8 +93,6 @@ class Extents:
     ----------
     full : Graph
         The graph at bucket sizes.
-    current : Graph
-        The graph at the extents in use; its outputs are laid out at bucket size.
     actual : dict of str to int
         Extents in use. Those that are not named have their bucket's size.
     refused : dict of str to ExtentReport
@@ -104,7 +103,8 @@ class Extents:
         self.graph = graph
         self.upper = dict(upper)
         self.full = specialise(graph, self.upper) if upper else graph
-        self.current = self.full
+        self._current: Graph | None = self.full
+        self._now: dict[str, Shape] = {}  # of inputs at the extents in use
         self.actual: dict[str, int] = {}
         self.refused: dict[str, ExtentReport] = {}
 
@@ -142,9 +142,11 @@ class Extents:
             wanted[name] = rows
         return ExtentReport(name, rows, upper), wanted
 
-    def use(self, report: ExtentReport, wanted: dict[str, int], graph: Graph) -> ExtentReport:
+    def use(self, report: ExtentReport, wanted: dict[str, int]) -> ExtentReport:
         """Put extents to use."""
-        self.actual, self.current = wanted, graph
+        sizes = {**self.upper, **wanted}
+        self.actual, self._current = wanted, None if wanted else self.full
+        self._now = {v.node.name: v.type.bind(sizes).shape for v in self.graph.inputs} if wanted else {}
         self.refused.pop(report.name, None)
         return report
 
@@ -163,6 +165,13 @@ class Extents:
         return tuple(sorted((self.actual if actual is None else actual).items()))
 
     # -- graphs ---------------------------------------------------------------------
+
+    @property
+    def current(self) -> Graph:
+        """The graph at the extents in use; its outputs are laid out at bucket size."""
+        if self._current is None:
+            self._current = self.bind(self.actual)
+        return self._current
 
     def bind(self, actual: Mapping[str, int]) -> Graph:
         """The graph at these sizes, its outputs laid out at bucket size.
@@ -195,7 +204,7 @@ class Extents:
         if not self.actual:
             return shape
         wide = next(v.shape for v in self.full.inputs if v.node.name == name)
-        now = next(v.shape for v in self.current.inputs if v.node.name == name)
+        now = self._now[name]
         if len(wide) != len(shape):
             return shape
         cut = {i: n for i, (w, n) in enumerate(zip(wide, now, strict=True)) if w != n and isinstance(n, int)}
@@ -205,11 +214,11 @@ class Extents:
 
     def port(self, name: str, port: Value, data: Any) -> Value:
         """The declaration that raw bytes fit: at bucket size, or at the extents in use."""
-        if self.actual and not isinstance(data, np.ndarray):
-            now = next(v for v in self.current.inputs if v.node.name == name)
-            size = math.prod(static_shape(now.shape, name)) if now.type.is_static else -1
-            if memoryview(data).nbytes == size * now.dtype.itemsize:
-                return now
+        now = self._now.get(name)
+        if now is None or isinstance(data, np.ndarray) or any(isinstance(d, Dim) for d in now):
+            return port
+        if memoryview(data).nbytes == math.prod(static_shape(now, name)) * port.dtype.itemsize:
+            return next(v for v in self.current.inputs if v.node.name == name)
         return port
 
     def first_rows(self, params: dict[str, Array], key: ExtentKey) -> dict[str, Array]:
