@@ -58,6 +58,11 @@ if TYPE_CHECKING:
     from rlx.passes import Pass as Pass
     from rlx.passes import Pipeline as Pipeline
     from rlx.passes import default_pipeline as default_pipeline
+    from rlx.runtime.buckets import BucketedCompileCache as BucketedCompileCache
+    from rlx.runtime.buckets import CompileCache as CompileCache
+    from rlx.runtime.buckets import DynamicDimCompileCache as DynamicDimCompileCache
+    from rlx.runtime.buckets import PaddedModel as PaddedModel
+    from rlx.runtime.buckets import power_of_two_ladder as power_of_two_ladder
     from rlx.runtime.executable import CompiledGraph as CompiledGraph
     from rlx.stages import GraphModule as GraphModule
     from rlx.stages import LirModule as LirModule
@@ -78,6 +83,11 @@ _WHERE = {
     "Pipeline": "rlx.passes",
     "default_pipeline": "rlx.passes",
     "CompiledGraph": "rlx.runtime.executable",
+    "CompileCache": "rlx.runtime.buckets",
+    "BucketedCompileCache": "rlx.runtime.buckets",
+    "DynamicDimCompileCache": "rlx.runtime.buckets",
+    "PaddedModel": "rlx.runtime.buckets",
+    "power_of_two_ladder": "rlx.runtime.buckets",
     "Backend": "rlx.backend",
     "Session": "rlx.backend",
     "compile": "rlx.backend",

@@ -1,5 +1,6 @@
 """Active extent: a bucket runs on fewer rows, bit for bit as a graph compiled for that many."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -136,7 +137,7 @@ def test_extents_and_options_are_checked() -> None:
     for bad in ({"batch": 0}, {"batch": True}, {"batch": 2.0}, 3):
         with pytest.raises(rlx.ConfigError, match="extents"):
             rlx.CompileOptions(extents=bad)
-    with pytest.raises(rlx.ConfigError, match="got \\['bath'\\]"):
+    with pytest.raises(rlx.ConfigError, match=r"got \['bath'\]"):
         compiled(block, extents={"bath": 3})
     with pytest.raises(rlx.ConfigError, match="in both"):
         compiled(block, extents={"batch": 3}, dims={"batch": 3})
@@ -313,5 +314,44 @@ def test_programs_of_extents_share_weights_and_scratch_and_are_bounded() -> None
     assert exe.memory_report().variants <= 65
     assert exe.memory_report().weights == before.weights
     assert exe.memory_report().arena == before.arena
-    scratch = {v.scratch.ctypes.data for v in exe._all()}
+    scratch = {v.scratch.ctypes.data for v in exe.variants()}
     assert len(scratch) == 1
+
+
+def test_open_sizes_share_scratch_and_one_run_at_a_time() -> None:
+    g = rlx.Graph("g")
+    x = g.input("x", ("n", 64))
+    for i in range(6):
+        x = ops.tanh(x @ g.param(f"w{i}", (64, 64)))
+    g.output("y", x)
+    exe = rlx.compile(g, rlx.CompileOptions(threads=1))
+    exe.set_params({f"w{i}": np.eye(64, dtype=np.float32) for i in range(6)})
+    for n in (50, 10, 20, 50):
+        exe.run({"x": np.ones((n, 64), np.float32)})
+    assert len({v.scratch.ctypes.data for v in exe.variants()}) == 1
+    assert len({id(v.executor.guard) for v in exe.variants()}) == 1
+    guards = {id(v.executor.guard) for e in (exe, exe.clone()) for v in e.variants()}
+    assert len(guards) == 1  # a clone starts without programs of open sizes
+
+
+def test_r30_extents_changed_from_another_thread_never_corrupt() -> None:
+    exe = compiled(mixing, extents={"batch": UPPER}, threads=1, busy="wait")
+    wants = {a: compiled(mixing, dims={"batch": a}, threads=1).run({"x": X[:a]})["y"] for a in (2, 5, 8)}
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for a in np.random.default_rng(seed).choice([2, 5, 8], 60):
+                exe.set_active_extent("batch", int(a))
+                wide = exe.run({"x": X})["y"]
+                if not any(np.array_equal(wide[:n], w) and not wide[n:].any() for n, w in wants.items()):
+                    errors.append(AssertionError("rows of no extent"))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(s,)) for s in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors

@@ -70,8 +70,12 @@ class RunState:
     def backend(self) -> int: ...
     def __init__(self, seed: int = 0, counter: int = 0, backend: int = 0) -> None: ...
 
+@final
+class Guard: ...
+
 class Executor:
     spent: _Ints | None
+    guard: Guard
     state: RunState
     limit: int
     @property

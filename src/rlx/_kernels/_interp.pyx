@@ -446,6 +446,13 @@ cdef class RunState:
         return self.state.backend
 
 
+@cython.final
+cdef class Guard:
+    """Held during a run. Executors that share scratch share one, so that one call runs at a time."""
+
+    cdef int running
+
+
 cdef struct Port:
     int type_num
     int ndim
@@ -496,7 +503,7 @@ cdef class Executor:
     cdef object helper
     cdef rlx_error error
     cdef int32_t cancel_flag
-    cdef int running
+    cdef public Guard guard
     cdef readonly int threads
     cdef public object spent
     cdef public RunState state
@@ -531,6 +538,7 @@ cdef class Executor:
             for j in range(len(shape)):
                 self.ports[i].dims[j] = shape[j]
                 self.ports[i].nbytes *= shape[j]
+        self.guard = Guard()
         self.cancel_flag = 0
         self.spent = None
         self.limit = 64
@@ -545,7 +553,7 @@ cdef class Executor:
         """Put a C-contiguous array (weights, scratch) behind a slot, and keep it alive."""
         if slot < 0 or slot >= self.program.n_slots:
             raise IndexError(f"slot {slot} of {self.program.n_slots}")
-        if self.running:
+        if self.guard.running:
             self.helper.busy()
         self.base[slot] = <char *> cnp.PyArray_DATA(array)
         self.owners[slot] = array
@@ -564,12 +572,12 @@ cdef class Executor:
 
     def abandon(self):
         """Forget a run of a thread that does not exist in this process (after a fork)."""
-        self.running = 0
+        self.guard.running = 0
 
     @property
     def is_running(self):
         """Whether a run is in progress."""
-        return self.running != 0
+        return self.guard.running != 0
 
     cdef bint fits(self, const Port *port, cnp.ndarray array) noexcept:
         cdef int j
@@ -615,9 +623,9 @@ cdef class Executor:
         cdef list copies = None
         cdef tuple results
         cdef list made
-        if self.running:
+        if self.guard.running:
             self.helper.busy()
-        self.running = 1
+        self.guard.running = 1
         try:
             for i in range(self.n_in):
                 found = PyDict_GetItem(inputs, self.in_names[i])
@@ -667,7 +675,7 @@ cdef class Executor:
         finally:
             for i in range(self.n_in):
                 Py_CLEAR(self.held[i])
-            self.running = 0
+            self.guard.running = 0
         return Outputs(results, self.out_index)
 
     cdef int go(self, int threads):
@@ -711,12 +719,12 @@ cdef class Executor:
     def run_bound(self, int threads=0):
         """Run over the arrays already bound to every slot; used by tests of single kernels."""
         cdef int status
-        if self.running:
+        if self.guard.running:
             self.helper.busy()
-        self.running = 1
+        self.guard.running = 1
         try:
             status = self.go(threads if threads > 0 else self.threads)
             if status != RLX_OK:
                 raise self.failure(status)
         finally:
-            self.running = 0
+            self.guard.running = 0

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -51,15 +51,30 @@ def failure(status: int, info: NodeInfo, value: int, bound: int, position: int) 
     return ExecutionError(f"{place}: a value met at run time is not allowed, got {value} (element {position})")
 
 
+class Wide(NamedTuple):
+    """What a program takes the first rows of.
+
+    Attributes
+    ----------
+    inputs : mapping of name to shape
+        Shapes at bucket size, which an input may have besides its own.
+    params : mapping of name to set of int
+        Axes on which a parameter may have more rows than are read.
+    """
+
+    inputs: Mapping[str, tuple[int, ...]]
+    params: Mapping[str, frozenset[int]]
+
+
 class Helper:
     """Slow paths of the executor: everything that makes or refuses an array.
 
-    `wide` has the shapes of inputs at bucket size: of an array of that shape, the first rows are read.
+    Of an input at bucket size (see `Wide`), the first rows are read.
     """
 
     def __init__(self, inputs: Sequence[Port], outputs: Sequence[Port], nodes: Sequence[NodeInfo], graph: str,
-                 wide: Mapping[str, tuple[int, ...]] | None = None) -> None:
-        self.wide = wide or {}
+                 wide: Wide | None = None) -> None:
+        self.wide = wide or Wide({}, {})
         self.inputs = inputs
         self.outputs = outputs
         self.nodes = nodes
@@ -68,7 +83,7 @@ class Helper:
     def coerce(self, i: int, value: Any) -> Array:
         port = self.inputs[i]
         what = f"input {port.name!r} of graph {self.graph!r}"
-        wide = self.wide.get(port.name)
+        wide = self.wide.inputs.get(port.name)
         if wide is not None and wide != port.shape and shape_of(value, what) == wide:
             return first_rows(fit(value, port.dtype, wide, what), port.shape)
         return fit(value, port.dtype, port.shape, what)
@@ -200,6 +215,23 @@ def fit(value: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
 def first_rows(array: Array, shape: Sequence[int | None]) -> Array:
     """The first part of an array on every axis, contiguous; None takes all of an axis."""
     return np.require(array[tuple([slice(0, n) for n in shape])], requirements=["C", "A"])
+
+
+def rows_of_param(array: Array, shape: tuple[int, ...], axes: frozenset[int], what: str) -> Array:
+    """A parameter as a program of this shape reads it.
+
+    Raises
+    ------
+    BindingError
+        It has another size on an axis where it must not have more rows.
+    """
+    if array.shape == shape:
+        return array
+    fits = len(array.shape) == len(shape) and all(
+        have == n or (have > n and i in axes) for i, (have, n) in enumerate(zip(array.shape, shape, strict=False)))
+    if not fits:
+        raise BindingError(f"{what}: shape must be {shape} for these inputs, got {array.shape}")
+    return first_rows(array, shape)
 
 
 def check_threads(threads: Any) -> int:

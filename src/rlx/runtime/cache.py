@@ -88,12 +88,22 @@ class LRU(Generic[K, V]):
             self._items.move_to_end(key)
             return value
 
+    def peek(self, key: K) -> V | None:
+        """The entry of a key, without counting the look-up or renewing it."""
+        with self._lock:
+            return self._items.get(key)
+
     def put(self, key: K, value: V) -> None:
         """Keep an entry, and drop others while a limit is exceeded."""
         with self._lock:
             self._items[key] = value
             self._items.move_to_end(key)
             self.shrink()
+
+    def drop(self, key: K) -> None:
+        """Forget an entry, if there is one."""
+        with self._lock:
+            self._items.pop(key, None)
 
     def shrink(self) -> int:
         """Drop entries while a limit is exceeded; returns how many went."""

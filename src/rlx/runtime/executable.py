@@ -25,7 +25,9 @@ from rlx.ir.opdef import Array
 from rlx.options import CompileOptions, RngOptions, default_threads
 from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.specialise import specialise
+from rlx.runtime import kernels
 from rlx.runtime.binding import (
+    Wide,
     as_mapping,
     bind_sizes,
     check_threads,
@@ -49,7 +51,7 @@ def _after_fork() -> None:
     """In a child: runs that other threads had in progress do not exist here."""
     for exe in list(_LIVE):
         exe._lock = threading.RLock()
-        for variant in exe._all():
+        for variant in exe.variants():
             if isinstance(variant, Variant):
                 variant.executor.abandon()
 
@@ -70,17 +72,28 @@ class CompiledGraph:
     graph : Graph
         As the user built it.
     options : CompileOptions
+    turn : lock
+        Held by caches that run it for several threads.
     """
 
-    def __init__(self, graph: Graph, options: CompileOptions, ready: Compiled | None = None) -> None:
+    def __init__(self, graph: Graph, options: CompileOptions, ready: Compiled | None = None, *,
+                 like: "CompiledGraph | None" = None) -> None:
+        """Compile a graph; `like` is an executable of the same graph whose parameters and weights it shares."""
         self.graph = graph
         self.options = options
         self._threads = options.threads or default_threads()
         self._params: dict[str, Array | None] = {v.node.name: None for v in graph.params}
+        self._sharers: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
+        if like is not None:
+            self._params, self._sharers = like._params, like._sharers
+        self._sharers.add(self)
         self._dirty = True
         self._lock = threading.RLock()
+        self.turn = threading.RLock()
         self._variants: LRU[Key, Variant | Staged] = LRU(VARIANTS)
-        self._store: WeightStore | None = None
+        self._guard = _interp.Guard()
+        self._scratch: Array | None = None
+        self._store: WeightStore = WeightStore(kernels.table(options.isa)) if like is None else like._store
         self._rng = make_state(options.rng)
         self._extents = bind_options(graph, options)
         self._bound = self._extents.full
@@ -89,30 +102,33 @@ class CompiledGraph:
         self._full: Variant | Staged | None = None
         _LIVE.add(self)
         if not self._open:
-            self._full = self._make(self._bound, ready=ready)
+            self._full = self._make(self._bound, self._extents.wide({}), ready)
         self._variant = self._full
 
     # -- variants ---------------------------------------------------------------
 
-    def _make(self, graph: Graph, wide: Mapping[str, tuple[int, ...]] | None = None,
-              ready: Compiled | None = None) -> Variant | Staged:
+    def _make(self, graph: Graph, wide: Wide | None = None, ready: Compiled | None = None) -> Variant | Staged:
         if is_dynamic(graph):
             return Staged(eliminate_dead(graph), self._make, wide)
-        scratch = self._full.scratch if wide and isinstance(self._full, Variant) else None
         with collector_paused():
             try:
                 compiled = ready or compile_static(graph, self.options)
-                if self._store is None:
-                    self._store = WeightStore(compiled.table)
                 variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng, wide=wide,
-                                  scratch=scratch)
+                                  scratch=self._scratch)
             except (MemoryError, OverflowError) as error:
                 raise out_of_memory(error, self.graph.name) from None
             settle(compiled)
+        return self._own(variant)
+
+    def _own(self, variant: Variant) -> Variant:
+        """Programs of one executable never run at the same time, and use the same scratch where it is large enough."""
+        variant.executor.guard = self._guard
+        if self._scratch is None or variant.scratch.nbytes > self._scratch.nbytes:
+            self._scratch = variant.scratch
         return variant
 
-    def _all(self) -> list[Variant | Staged]:
-        """Every program made so far."""
+    def variants(self) -> list[Variant | Staged]:
+        """Every program made so far: of the shapes and extents that were met."""
         found = {id(v): v for v in (self._full, self._variant, *self._variants.values()) if v is not None}
         return list(found.values())
 
@@ -126,13 +142,12 @@ class CompiledGraph:
                                    f"inputs are {[i.node.name for i in self._bound.inputs]}")
             shape = shape_of(inputs[name], f"input {name!r} of graph {self.graph.name!r}")
             shapes.append(self._extents.first(name, shape))
-        extents = self._extents.key()
-        key = (extents, tuple(shapes))
+        key = (self._extents.key(), tuple(shapes))
         found = self._variants.get(key)
         if found is None:
             sizes = bind_sizes(self._extents.current.inputs, shapes, self.graph.name)
             found = self._make(specialise(self._extents.current, sizes), self._extents.wide(sizes))
-            found.upload(self._extents.first_rows(self._given_params(), extents))
+            found.upload(self._given_params())
             self._variants.put(key, found)
         return found
 
@@ -149,8 +164,11 @@ class CompiledGraph:
         params = self._given_params()
         if self._full is not None:
             self._full.upload(params)
-        for (extents, _), variant in self._variants.items():
-            variant.upload(self._extents.first_rows(params, extents))
+        for key, variant in self._variants.items():
+            try:
+                variant.upload(params)
+            except BindingError:  # a program of sizes that a parameter no longer has
+                self._variants.drop(key)
         self._dirty = False
 
     def _prepare(self, inputs: Mapping[str, Any]) -> Variant | Staged:
@@ -284,7 +302,8 @@ class CompiledGraph:
         shape = v.shape if v.type.is_static else shape_of(array, f"parameter {name!r}")
         fitted = fit(array, v.dtype, shape, f"parameter {name!r} of graph {self.graph.name!r}")  # type: ignore[arg-type]
         self._params[name] = fitted.copy() if fitted is array or fitted.base is not None else fitted
-        self._dirty = True
+        for exe in list(self._sharers):
+            exe._dirty = True
 
     def set_params(self, arrays: Mapping[str, Any]) -> None:
         """Set several parameters; nothing is changed when one of them does not fit."""
@@ -406,7 +425,7 @@ class CompiledGraph:
         if not isinstance(options, RngOptions):
             raise ConfigError(f"set_rng: must be given RngOptions, got {type(options).__name__}")
         self._rng = make_state(options)
-        for variant in self._all():
+        for variant in self.variants():
             variant.set_state(self._rng)
 
     @property
@@ -421,19 +440,18 @@ class CompiledGraph:
         other = CompiledGraph.__new__(CompiledGraph)
         other.__dict__.update(self.__dict__)
         other._lock = threading.RLock()
-        other._params = dict(self._params)
+        other.turn = threading.RLock()
+        other._params, other._sharers = dict(self._params), weakref.WeakSet([other])
         other._rng = _interp.RunState(self._rng.seed, self._rng.counter, self._rng.backend)
         other._handles = self._handles.fork()
-        if self._store is not None:
-            other._store = WeightStore(self._store.table)
+        other._store = WeightStore(self._store.table)
+        other._guard, other._scratch = _interp.Guard(), None
 
         def twin(variant: Variant | Staged) -> Variant | Staged:
-            assert other._store is not None
             if isinstance(variant, Staged):
                 return Staged(variant.graph, other._make, variant.wide)
-            scratch = other._full.scratch if variant is not self._full and isinstance(other._full, Variant) else None
-            return Variant(variant.compiled, other._store, variant.threads, variant.name, other._rng, variant,
-                           wide=variant.helper.wide, scratch=scratch)
+            return other._own(Variant(variant.compiled, other._store, variant.threads, variant.name, other._rng,
+                                      variant, wide=variant.helper.wide, scratch=other._scratch))
 
         other._extents = self._extents.fork()
         other._variants = LRU(VARIANTS)
@@ -448,7 +466,7 @@ class CompiledGraph:
 
     def cancel(self) -> None:
         """Stop a run in progress on another thread before its next kernel call."""
-        for variant in self._all():
+        for variant in self.variants():
             variant.executor.cancel()
 
     @property
@@ -475,7 +493,7 @@ class CompiledGraph:
 
     def memory_report(self) -> MemoryReport:
         """Bytes of weights, arena and its lower bound."""
-        return memory_of(self.graph.name, self._all())
+        return memory_of(self.graph.name, self.variants())
 
     def profile(self, inputs: Mapping[str, Any], *, repeat: int = 10, threads: int | None = None) -> Profile:
         """Time of every kernel call, averaged over `repeat` runs."""
@@ -512,7 +530,7 @@ class CompiledGraph:
         compiled = compile_static(full, CompileOptions(threads=1, optimize=False, isa=self.options.isa))
         variant = Variant(compiled, WeightStore(compiled.table), 1, self.graph.name, make_state(self.rng),
                           wide=self._extents.wide(sizes))
-        variant.upload(self._extents.first_rows(self._given_params(), self._extents.key()))
+        variant.upload(self._given_params())
         return dict(variant.executor.run(dict(inputs), 1, None).items())
 
     def __repr__(self) -> str:

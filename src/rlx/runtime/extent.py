@@ -17,11 +17,10 @@ import numpy as np
 from rlx.errors import BindingError, ConfigError, UnknownNameError
 from rlx.ir.dims import Dim
 from rlx.ir.graph import Graph, Value
-from rlx.ir.opdef import Array
 from rlx.ir.types import Shape, TensorType, static_shape
 from rlx.options import CompileOptions
 from rlx.passes.specialise import specialise
-from rlx.runtime.binding import first_rows, nearest
+from rlx.runtime.binding import Wide, nearest
 
 # Extents in use by name; empty at full size.
 ExtentKey: TypeAlias = tuple[tuple[str, int], ...]
@@ -105,6 +104,10 @@ class Extents:
         self.full = specialise(graph, self.upper) if upper else graph
         self._current: Graph | None = self.full
         self._now: dict[str, Shape] = {}  # of inputs at the extents in use
+        self._param_axes = {
+            v.node.name: frozenset(i for i, d in enumerate(v.shape) if isinstance(d, Dim) and d.symbols() & set(upper))
+            for v in graph.params
+        }
         self.actual: dict[str, int] = {}
         self.refused: dict[str, ExtentReport] = {}
 
@@ -193,11 +196,12 @@ class Extents:
 
     # -- what a caller gives ----------------------------------------------------------
 
-    def wide(self, sizes: Mapping[str, int], actual: Mapping[str, int] | None = None) -> dict[str, tuple[int, ...]]:
-        """Shapes of inputs at bucket size, other sizes bound; none if no extent is in use."""
-        if not (self.actual if actual is None else actual):
-            return {}
-        return {v.node.name: static_shape(v.type.bind(sizes).shape, v.name) for v in self.full.inputs}
+    def wide(self, sizes: Mapping[str, int], actual: Mapping[str, int] | None = None) -> Wide:
+        """What may be given at the size of the bucket, other sizes bound."""
+        inputs: dict[str, tuple[int, ...]] = {}
+        if self.actual if actual is None else actual:
+            inputs = {v.node.name: static_shape(v.type.bind(sizes).shape, v.name) for v in self.full.inputs}
+        return Wide(inputs, self._param_axes)
 
     def first(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of which a run takes an input of this shape, which may be that of the bucket."""
@@ -220,17 +224,6 @@ class Extents:
         if memoryview(data).nbytes == math.prod(static_shape(now, name)) * port.dtype.itemsize:
             return next(v for v in self.current.inputs if v.node.name == name)
         return port
-
-    def first_rows(self, params: dict[str, Array], key: ExtentKey) -> dict[str, Array]:
-        """Parameters as the programs of these extents read them."""
-        bucketed = [v for v in self.graph.params if key and v.type.symbols() & {n for n, _ in key}]
-        if not bucketed:
-            return params
-        result = dict(params)
-        for v in bucketed:
-            shape = v.type.bind({**self.upper, **dict(key)}).shape
-            result[v.node.name] = first_rows(params[v.node.name], [n if isinstance(n, int) else None for n in shape])
-        return result
 
 
 def widen(name: str, value: Value, want: TensorType) -> Value:

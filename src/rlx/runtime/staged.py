@@ -20,14 +20,14 @@ from rlx.ir.opdef import Array
 from rlx.lower.program import Port
 from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.specialise import specialise
-from rlx.runtime.binding import Helper
+from rlx.runtime.binding import Helper, Wide
 from rlx.runtime.cache import LRU, VARIANTS
 
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
     from rlx.runtime.variant import Variant
 
-Make: TypeAlias = Callable[[Graph, Mapping[str, tuple[int, ...]] | None], "Variant | Staged"]
+Make: TypeAlias = Callable[[Graph, Wide | None], "Variant | Staged"]
 
 
 def is_dynamic(graph: Graph) -> bool:
@@ -109,7 +109,7 @@ class Cut:
 class Staged:
     """Runs a cut graph; looks like a `Variant` and its executor to `CompiledGraph`."""
 
-    def __init__(self, graph: Graph, make: "Make", wide: Mapping[str, tuple[int, ...]] | None = None) -> None:
+    def __init__(self, graph: Graph, make: "Make", wide: Wide | None = None) -> None:
         self.graph = graph
         self.wide = wide
         self.make: Callable[[Graph], Variant | Staged] = lambda part: make(part, wide)

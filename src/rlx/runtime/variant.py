@@ -8,9 +8,10 @@ from rlx._kernels import _interp
 from rlx.compiler import Compiled
 from rlx.errors import SizeError
 from rlx.ir.opdef import Array
+from rlx.ir.types import static_shape
 from rlx.lower.program import Program
 from rlx.options import machine_bytes
-from rlx.runtime.binding import Helper
+from rlx.runtime.binding import Helper, Wide, rows_of_param
 from rlx.runtime.link import link
 from rlx.runtime.weights import WeightStore, aligned
 
@@ -73,15 +74,15 @@ class Variant:
     ----------
     like : Variant, optional
         Shares its program and weights.
-    wide : mapping of name to shape, optional
-        Inputs that may also be given at the size of a bucket.
+    wide : Wide, optional
+        What may also be given at the size of a bucket.
     scratch : array, optional
         Used if it is large enough, by programs that never run at the same time.
     """
 
     def __init__(
         self, compiled: Compiled, store: WeightStore, threads: int, name: str, state: _interp.RunState | None = None,
-        like: "Variant | None" = None, *, wide: Mapping[str, tuple[int, ...]] | None = None,
+        like: "Variant | None" = None, *, wide: Wide | None = None,
         scratch: Array | None = None,
     ) -> None:
         self.compiled = compiled
@@ -101,6 +102,7 @@ class Variant:
         need = max(64, program.arena_bytes)
         self.scratch: Array = scratch if scratch is not None and scratch.nbytes >= need else aligned(need)
         self.executor.bind(0, self.scratch)
+        self._param_shapes = {v.node.name: static_shape(v.shape, v.name) for v in compiled.graph.params}
         self.raw_outputs: list[Array] | None = None
         for i, weight in enumerate(program.weights):
             if weight.param is None:
@@ -118,7 +120,11 @@ class Variant:
         program = self.compiled.program
         for i, weight in enumerate(program.weights):
             if weight.param is not None:
-                self.executor.bind(program.weight_slot(i), self.store.get(weight, params[weight.param]))
+                name = weight.param
+                what = f"parameter {name!r} of graph {self.name!r}"
+                axes = self.helper.wide.params.get(name, frozenset())
+                array = rows_of_param(params[name], self._param_shapes[name], axes, what)
+                self.executor.bind(program.weight_slot(i), self.store.get(weight, array))
 
     def set_state(self, state: _interp.RunState) -> None:
         """Draw random numbers from `state`."""
