@@ -62,7 +62,7 @@ def test_generated_files_are_up_to_date() -> None:
 def test_stubs_of_compiled_modules_tell_the_truth() -> None:
     pytest.importorskip("mypy")
     allowed = ["--allowlist", "tools/stubtest-allowlist.txt", "--ignore-unused-allowlist"]
-    modules = ["rlx._kernels." + name for name in ("_cpu", "_interp", "_route", "_text")]
+    modules = ["rlx._kernels." + name for name in ("_cpu", "_interp", "_protobuf", "_route", "_text")]
     command = [sys.executable, "-m", "mypy.stubtest", *allowed, *modules]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -267,10 +267,16 @@ def test_functions_that_expand_without_bound_are_refused(monkeypatch: pytest.Mon
         m.run({"x": x})
 
 
+def varint(value: int) -> bytes:
+    return bytes([value & 127 | 128]) + varint(value >> 7) if value > 127 else bytes([value])
+
+
+def _field(number: int, payload: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
+
+
 @pytest.mark.parametrize("levels", [5, 28, 40, 300])
 def test_deep_nesting_is_refused_or_run(levels: int) -> None:
-    from rlx.onnx.wire import _field
-
     leaf = helper.make_graph([helper.make_node("Neg", ["x"], ["z"])], "leaf", [], [info("z")])
     orelse = helper.make_attribute("else_branch", leaf).SerializeToString()
     inner = leaf.SerializeToString()

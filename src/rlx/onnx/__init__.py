@@ -12,18 +12,15 @@ __all__ = ["Model", "backend", "load"]
 
 def __getattr__(name: str) -> Any:
     if name in ("Model", "load"):
-        return getattr(_module("rlx.onnx.model"), name)
+        return getattr(importlib.import_module("rlx.onnx.model"), name)
     if name == "backend":
-        return _module("rlx.onnx.backend")
+        try:
+            return importlib.import_module("rlx.onnx.backend")
+        except ModuleNotFoundError as error:
+            if error.name == "onnx":
+                raise ImportError(
+                    "rlx.onnx.backend: the package onnx must be installed for its interface"
+                    "\nhint: pip install 'rlx[onnx]'"
+                ) from error
+            raise
     raise AttributeError(f"module 'rlx.onnx' has no attribute {name!r}")
-
-
-def _module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name == "onnx":
-            raise ImportError(
-                "rlx.onnx: the package onnx must be installed to read ONNX files\nhint: pip install 'rlx[onnx]'"
-            ) from error
-        raise

@@ -1,15 +1,14 @@
 """A graph of an ONNX file, checked and prepared for walking."""
 
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto
 
 from rlx.errors import FormatError
 from rlx.onnx.elements import numpy_type
+from rlx.onnx.messages import Attribute, Function, Graph, Node, SparseTensor, ValueInfo
 from rlx.onnx.tensors import Array, TensorReader
 
 Opsets = Mapping[str, int]
@@ -28,9 +27,24 @@ _RAW_BYTES = 1 << 16
 
 # Lists from this length on (tree ensembles) are kept as compact arrays.
 _LONG = 256
+# Code of an attribute's type -> the field that holds the value.
+_ATTRIBUTE_KINDS = {
+    1: "f",
+    2: "i",
+    3: "s",
+    4: "t",
+    5: "g",
+    6: "floats",
+    7: "ints",
+    8: "strings",
+    9: "tensors",
+    10: "graphs",
+    11: "sparse_tensor",
+    13: "tp",
+}
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class NodeDef:
     """One node of the file.
 
@@ -43,8 +57,8 @@ class NodeDef:
     version : int
         Opset version of the node's domain.
     raw : bytes
-        The node as serialised, for ops that the standard defines as functions
-        (a message kept as an object would keep the whole file's memory).
+        The node as serialised, for ops that the standard defines as functions; empty for
+        a node too large to be one.
     """
 
     op: str
@@ -60,11 +74,6 @@ class NodeDef:
     captures: frozenset[str] = frozenset()
     drop: tuple[str, ...] = ()
     raw: bytes = b""
-
-    @property
-    def proto(self) -> NodeProto | None:
-        """The node as a message; None for one too large to be an op with a definition."""
-        return NodeProto.FromString(self.raw) if self.raw else None
 
     @property
     def place(self) -> str:
@@ -112,12 +121,12 @@ class Block:
 
 
 class Reader:
-    """Turns protos into blocks."""
+    """Turns messages into blocks."""
 
     def __init__(self, tensors: TensorReader) -> None:
         self.tensors = tensors
 
-    def graph(self, proto: GraphProto, opsets: Opsets, depth: int = 0) -> Block:
+    def graph(self, proto: Graph, opsets: Opsets, depth: int = 0) -> Block:
         """The block of a graph.
 
         Raises
@@ -143,7 +152,7 @@ class Reader:
         _prepare(block)
         return block
 
-    def function(self, proto: FunctionProto) -> Block:
+    def function(self, proto: Function) -> Block:
         """The block of a model-local function."""
         opsets = {domain_of(o.domain): o.version for o in proto.opset_import}
         nodes = [self.node(n, i, opsets, 0) for i, n in enumerate(proto.node)]
@@ -161,7 +170,7 @@ class Reader:
         _prepare(block)
         return block
 
-    def node(self, proto: NodeProto, index: int, opsets: Opsets, depth: int) -> NodeDef:
+    def node(self, proto: Node, index: int, opsets: Opsets, depth: int) -> NodeDef:
         domain = domain_of(proto.domain)
         label = proto.name or next((o for o in proto.output if o), "")
         attrs: dict[str, Any] = {}
@@ -183,44 +192,36 @@ class Reader:
             opsets.get(domain, 1),
             index,
         )
-        if proto.ByteSize() <= _RAW_BYTES:
-            node.raw = proto.SerializeToString()
+        if proto.stop - proto.start <= _RAW_BYTES:
+            node.raw = bytes(self.tensors.buffer[proto.start : proto.stop])
         captured: set[str] = set()
         for block in node.blocks:
             captured |= block.captures
         node.captures = frozenset(captured)
         return node
 
-    def attribute(self, a: AttributeProto, opsets: Opsets, depth: int) -> Any:
-        kind = a.type
-        if kind == AttributeProto.INT:
-            return a.i
-        if kind == AttributeProto.FLOAT:
-            return a.f
-        if kind == AttributeProto.STRING:
-            return a.s
-        if kind == AttributeProto.TENSOR:
+    def attribute(self, a: Attribute, opsets: Opsets, depth: int) -> Any:
+        kind = _ATTRIBUTE_KINDS.get(a.type)
+        if kind in ("i", "f", "s", "tp"):
+            return getattr(a, kind)
+        if kind == "t":
             return self.tensors.array(a.t)
-        if kind == AttributeProto.GRAPH:
+        if kind == "g":
             return self.graph(a.g, opsets, depth + 1)
-        if kind == AttributeProto.INTS:
-            return list(a.ints) if len(a.ints) < _LONG else array("q", np.asarray(a.ints, np.int64).tobytes())
-        if kind == AttributeProto.FLOATS:
-            return list(a.floats) if len(a.floats) < _LONG else array("f", np.asarray(a.floats, np.float32).tobytes())
-        if kind == AttributeProto.STRINGS:
-            known: dict[bytes, bytes] = {}
-            return [known.setdefault(s, s) for s in a.strings]
-        if kind == AttributeProto.TENSORS:
+        if kind in ("ints", "floats"):
+            numbers = getattr(a, kind)
+            return list(numbers) if len(numbers) < _LONG else numbers
+        if kind == "strings":
+            return list(a.strings)
+        if kind == "tensors":
             return [self.tensors.array(t) for t in a.tensors]
-        if kind == AttributeProto.GRAPHS:
+        if kind == "graphs":
             return [self.graph(g, opsets, depth + 1) for g in a.graphs]
-        if kind == AttributeProto.SPARSE_TENSOR:
+        if kind == "sparse_tensor":
             return self._dense(a.sparse_tensor)
-        if kind == AttributeProto.TYPE_PROTO:
-            return a.tp
-        raise FormatError(f"attribute {a.name!r}: kind must be one that ONNX defines, got {kind}")
+        raise FormatError(f"attribute {a.name!r}: kind must be one that ONNX defines, got {a.type}")
 
-    def _dense(self, sparse: Any) -> Array:
+    def _dense(self, sparse: SparseTensor) -> Array:
         what = f"sparse tensor {sparse.values.name!r}"
         values, indices = self.tensors.array(sparse.values), self.tensors.array(sparse.indices)
         shape = tuple(sparse.dims)
@@ -242,9 +243,11 @@ class Reader:
         return result.reshape(shape)
 
 
-def _declared(v: ValueInfoProto) -> tuple[int, tuple[int, ...]]:
+def _declared(v: ValueInfo) -> tuple[int, tuple[int, ...]]:
     tensor = v.type.tensor_type
-    return tensor.elem_type, tuple(max(0, d.dim_value) for d in tensor.shape.dim)
+    if tensor is None:
+        return 0, ()
+    return tensor.elem_type, tuple(max(0, d.dim_value or 0) for d in tensor.shape.dim) if tensor.shape else ()
 
 
 def _prepare(block: Block) -> None:

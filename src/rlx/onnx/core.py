@@ -28,7 +28,7 @@ class Shared:
         options: CompileOptions,
         threads: int,
         tensors: "TensorReader",
-        opset: int,
+        opset: int | None,
     ) -> None:
         self.functions = functions
         self.options = options

@@ -1,53 +1,67 @@
 """Ops that the ONNX standard defines as functions of other ops.
 
 The definition in the `onnx` package is inlined where there is no function of our
-own for an op, or where that one leaves a case to it.
+own for an op, or where that one leaves a case to it. That package is needed for nothing
+else, and is not loaded before.
 """
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import FunctionProto, NodeProto, TypeProto, defs, helper
 
+from rlx.errors import UnsupportedOpError
 from rlx.ir.graph import Value
+from rlx.onnx.messages import read_function
 from rlx.onnx.steps import Slot
 from rlx.onnx.tensors import TensorReader
 
 if TYPE_CHECKING:
-    from rlx.onnx.block import Block
+    from rlx.onnx.block import Block, NodeDef
 
 
-def _schema(proto: NodeProto, version: int) -> Any:
-    domain = "" if proto.domain == "ai.onnx" else proto.domain
+def _schema(node: "NodeDef") -> Any:
     try:
-        return defs.get_schema(proto.op_type, version, domain)
+        from onnx import defs
+    except ModuleNotFoundError:
+        raise UnsupportedOpError(
+            f"{node.place}: the package onnx must be installed to look for a definition of this op, got none"
+            "\nhint: pip install 'rlx[onnx]'"
+        ) from None
+    try:
+        return defs.get_schema(node.op, node.version, node.domain)
     except defs.SchemaError:
         return None
 
 
-def has_definition(proto: NodeProto, version: int) -> bool:
+def has_definition(node: "NodeDef") -> bool:
     """Whether the standard defines the op as a function."""
-    schema = _schema(proto, version)
+    schema = _schema(node) if node.raw else None
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def definition(proto: NodeProto, version: int, items: list[Any], opset: int) -> "Block | None":
+def definition(node: "NodeDef", attributes: dict[str, Any], items: list[Any], opset: int | None) -> "Block | None":
     """The op's definition for operands of these types, None if there is none.
 
     Parameters
     ----------
-    version : int
-        Opset of the node's domain.
+    attributes : dict
+        Values for references to attributes of the function that the node is part of.
     items : list
         The operands, None for absent ones.
-    opset : int
-        Opset of the standard domain in the model.
+    opset : int, optional
+        Opset of the standard domain in the model; by default the newest.
     """
     from rlx.onnx.block import Reader
 
-    schema = _schema(proto, version)
+    schema = _schema(node) if node.raw else None
     if schema is None:
         return None
+    from onnx import FunctionProto, NodeProto, defs, helper
+
+    proto = NodeProto.FromString(node.raw)
+    if node.refs:
+        proto = _with_attributes(proto, attributes)
+    opset = opset or defs.onnx_opset_version()
     found = None
     if schema.has_context_dependent_function:
         types = [_type_of(i).SerializeToString() for i in items]
@@ -73,11 +87,14 @@ def definition(proto: NodeProto, version: int, items: list[Any], opset: int) -> 
         known_default = attribute.default_value
         if known_default.name and all(a.name != name for a in found.attribute_proto):
             found.attribute_proto.append(known_default)
-    return Reader(TensorReader(memoryview(b""), None)).function(found)
+    buffer = memoryview(found.SerializeToString())
+    return Reader(TensorReader(buffer, None)).function(read_function(buffer))
 
 
-def with_attributes(proto: NodeProto, attributes: dict[str, Any]) -> NodeProto:
+def _with_attributes(proto: Any, attributes: dict[str, Any]) -> Any:
     """The node with the values of attributes in place of references to a function's attributes."""
+    from onnx import NodeProto, helper
+
     result = NodeProto()
     result.CopyFrom(proto)
     del result.attribute[:]
@@ -93,7 +110,9 @@ def _candidates(versions: list[int], opset: int) -> list[int]:
     return sorted((v for v in versions if v <= opset), reverse=True) or sorted(versions)
 
 
-def _type_of(item: Any) -> TypeProto:
+def _type_of(item: Any) -> Any:
+    from onnx import TypeProto, helper
+
     if isinstance(item, Value):
         return helper.make_tensor_type_proto(item.dtype.onnx, [d for d in item.shape if isinstance(d, int)])
     if isinstance(item, Slot) and item.type is not None:

@@ -4,7 +4,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import TensorProto
 
 from rlx import dtypes, ops
 from rlx.errors import FormatError
@@ -25,7 +24,7 @@ def code_of(n: NodeContext, i: int) -> int:
     value = item if isinstance(item, np.ndarray) else n.tracer.current(item) if isinstance(item, Slot) else None
     if not isinstance(value, np.ndarray):
         raise FormatError(f"operand {i} must be a tensor, got {type(item).__name__}")
-    return TensorProto.STRING if value.dtype.kind == "O" else _CODES[value.dtype]
+    return STRING if value.dtype.kind == "O" else _CODES[value.dtype]
 
 
 def cast(n: NodeContext, code: int) -> Any:

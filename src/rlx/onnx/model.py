@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from onnx import ModelProto, TypeProto, defs
 
 from rlx._kernels import _interp
 from rlx.errors import FormatError, RlxError, UnsupportedOpError
@@ -14,26 +13,27 @@ from rlx.onnx import registry
 from rlx.onnx.block import Block, Reader, domain_of
 from rlx.onnx.core import Core, Shared
 from rlx.onnx.functions import has_definition
+from rlx.onnx.messages import File, Type, read_file
 from rlx.onnx.planned import Declared, PlannedModel
 from rlx.onnx.tensors import TensorReader, type_name
-from rlx.onnx.wire import strip
 from rlx.options import CompileOptions, default_threads
 from rlx.runtime.binding import check_threads
 from rlx.runtime.variant import collector_paused
 
 
-def _declared(t: TypeProto, default: bool = False) -> Declared:
-    kind = t.WhichOneof("value")
-    if kind in ("tensor_type", "sparse_tensor_type"):
-        tensor = t.tensor_type if kind == "tensor_type" else t.sparse_tensor_type
+def _declared(t: Type, default: bool = False) -> Declared:
+    tensor = t.tensor_type or t.sparse_tensor_type
+    if tensor is not None:
         shape = None
-        if tensor.HasField("shape"):
-            shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)
+        if tensor.shape is not None:
+            shape = tuple(d.dim_param or None if d.dim_value is None else d.dim_value for d in tensor.shape.dim)
         return Declared("tensor", type_name(tensor.elem_type), shape, default, tensor.elem_type)
-    if kind in ("sequence_type", "optional_type"):
-        inner = _declared((t.sequence_type if kind == "sequence_type" else t.optional_type).elem_type)
-        return Declared(kind.removesuffix("_type"), inner.dtype, inner.shape, default, inner.code, inner)
-    if kind == "map_type":
+    nested = t.sequence_type or t.optional_type
+    if nested is not None:
+        inner = _declared(nested.elem_type)
+        kind = "sequence" if t.sequence_type else "optional"
+        return Declared(kind, inner.dtype, inner.shape, default, inner.code, inner)
+    if t.map_type is not None:
         return Declared("map", type_name(t.map_type.key_type), None, default)
     return Declared("tensor", "undeclared", None, default)
 
@@ -46,10 +46,12 @@ class Model(PlannedModel):
     """
 
     def __init__(
-        self, proto: ModelProto, tensors: TensorReader, options: CompileOptions, threads: int | None, name: str
+        self, proto: File, tensors: TensorReader, options: CompileOptions, threads: int | None, name: str
     ) -> None:
+        if proto.graph is None:
+            raise FormatError("ONNX: the file must be a serialised model with a graph, got none")
         opsets = {domain_of(o.domain): o.version for o in proto.opset_import}
-        standard = opsets.get("", defs.onnx_opset_version())
+        standard = opsets.get("")
         opsets.setdefault("", 1)
         reader = Reader(tensors)
         functions = {(domain_of(f.domain), f.name, f.overload): reader.function(f) for f in proto.functions}
@@ -89,28 +91,23 @@ def check_supported(block: Block, functions: Mapping[tuple[str, str, str], Block
                 continue
             if registry.find(node.domain, node.op, node.version) is not None:
                 continue
-            proto = node.proto
-            if proto is None or not has_definition(proto, node.version):
+            if not has_definition(node):
                 bad.append(f"  {node.place}: domain {node.domain or 'ai.onnx'!r}, opset {node.version}")
     if bad:
         raise UnsupportedOpError(f"ONNX: {len(bad)} node(s) cannot be imported:\n" + "\n".join(bad[:200]))
 
 
-def _metadata(proto: ModelProto) -> dict[str, Any]:
+def _metadata(proto: File) -> dict[str, Any]:
     return {
         "producer": " ".join(p for p in (proto.producer_name, proto.producer_version) if p),
         "domain": proto.domain,
         "version": proto.model_version,
         "ir_version": proto.ir_version,
         "opsets": {o.domain or "ai.onnx": o.version for o in proto.opset_import},
-        "graph": proto.graph.name,
+        "graph": proto.graph.name if proto.graph else "",
         "doc": proto.doc_string,
         "properties": {p.key: p.value for p in proto.metadata_props},
     }
-
-
-# What is left of a file without its weights, from which on parsing leaves much behind.
-_LARGE_REST = 1 << 20
 
 
 def load(source: Any, threads: int | None = None, options: CompileOptions | None = None) -> Model:
@@ -118,7 +115,7 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
 
     Parameters
     ----------
-    source : path, bytes or ModelProto
+    source : path, bytes or onnx.ModelProto
         External data is read from the folder of a path.
     threads : int, optional
         Threads of a run unless `run(threads=)` says otherwise.
@@ -136,7 +133,7 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
     options = options or CompileOptions()
     if threads is not None:
         options = replace(options, threads=threads)
-    if isinstance(source, ModelProto):
+    if hasattr(source, "SerializeToString"):
         source = source.SerializeToString()
     if isinstance(source, (bytes, bytearray, memoryview)):
         tensors = TensorReader(memoryview(source).cast("B"), None)
@@ -148,16 +145,7 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
         tensors = TensorReader(memoryview(b""), path.parent)
         tensors.buffer = tensors.map(path)
         name = path.stem
-    proto = ModelProto()
-    try:
-        rest = strip(tensors.buffer)
-        proto.ParseFromString(rest)
-    except FormatError:
-        raise
-    except Exception as error:  # protobuf's own error types differ between its implementations
-        raise FormatError(f"ONNX: the file must be a serialised model, got {type(error).__name__}: {error}") from None
-    if not proto.HasField("graph"):
-        raise FormatError("ONNX: the file must be a serialised model with a graph, got none")
+    proto = read_file(tensors.buffer)
     try:
         with collector_paused():
             model = Model(proto, tensors, options, threads, name)
@@ -165,7 +153,4 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
         raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise FormatError(f"ONNX: the file must be well formed, got {type(error).__name__}: {error}") from error
-    if len(rest) > _LARGE_REST:
-        del proto, rest  # messages of millions of numbers: give their pages back
-        _interp.trim()
     return model

@@ -1,4 +1,4 @@
-"""TensorProto -> array, by reference into the file where that is possible."""
+"""Tensor of a file -> array, by reference into the file where that is possible."""
 
 import mmap
 import os
@@ -7,24 +7,37 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import TensorProto, numpy_helper
 
 from rlx import dtypes
 from rlx.errors import FormatError
-from rlx.onnx.elements import numpy_type
-from rlx.onnx.wire import KEY
+from rlx.onnx.elements import HOST_TYPES, STRING, numpy_type
+from rlx.onnx.messages import Tensor
 
 Array = npt.NDArray[Any]
+
+# Code of data that lies in a file beside.
+_EXTERNAL = 1
+
+# The list of a tensor that holds numbers of an element type; others are ints of 32 bits.
+_LISTS = {
+    1: "float_data",
+    7: "int64_data",
+    11: "double_data",
+    12: "uint64_data",
+    13: "uint64_data",
+    14: "float_data",
+    15: "double_data",
+}
+
 
 def type_name(code: int) -> str:
     """Name of an ONNX element type for messages and signatures."""
     known = dtypes.from_onnx(code)
     if known is not None:
         return known.name
-    try:
-        return str(TensorProto.DataType.Name(code)).lower()
-    except ValueError:
-        return f"type {code}"
+    if code in HOST_TYPES:
+        return str(np.dtype(HOST_TYPES[code]).name)
+    return {STRING: "string", 0: "undefined"}.get(code, f"type {code}")
 
 
 class TensorReader:
@@ -33,7 +46,7 @@ class TensorReader:
     Parameters
     ----------
     buffer : memoryview
-        The serialised model, into which internal references point.
+        The serialised model, into which large arrays point.
     folder : pathlib.Path, optional
         Where external data may lie; None forbids it.
     """
@@ -44,7 +57,7 @@ class TensorReader:
         self._files: dict[str, memoryview] = {}
         self.maps: list[mmap.mmap] = []
 
-    def array(self, t: TensorProto) -> Array:
+    def array(self, t: Tensor) -> Array:
         """The tensor's values. Strings come as objects.
 
         Raises
@@ -59,21 +72,15 @@ class TensorReader:
         dtype = numpy_type(t.data_type, what)
         if dtype.kind == "O":
             return self._strings(t, shape, what)
-        bits = 8 * dtype.itemsize
-        if dtype.itemsize == 1 and not dtypes.from_onnx(t.data_type):
-            bits = {"4": 4, "2": 2}.get(dtype.name[-1:], 8) if "int" in dtype.name else bits
-            bits = 4 if "float4" in dtype.name else bits
+        bits = _bits(t.data_type, dtype)
         count = 1
         for d in shape:
             count *= d
-        internal = next((e.value for e in t.external_data if e.key == KEY), None)
-        if internal is not None:
-            offset, size = (int(part) for part in internal.split(","))
-            raw = self._part(self.buffer, offset, size, what)
-        elif t.data_location == TensorProto.EXTERNAL:
+        raw: bytes | memoryview
+        if t.data_location == _EXTERNAL:
             raw = self._external(t, (count * bits + 7) // 8, what)
-        elif t.HasField("raw_data"):
-            raw = memoryview(t.raw_data)
+        elif t.raw_data is not None:
+            raw = t.raw_data
         else:
             return self._typed(t, shape, count, what)
         if len(raw) != (count * bits + 7) // 8:
@@ -82,7 +89,7 @@ class TensorReader:
                 f"{list(shape)}, got {len(raw)}"
             )
         if bits < 8:
-            return self._unpack(t, raw, what)
+            return _unpack(np.frombuffer(raw, np.uint8), dtype, bits, count).reshape(shape)
         return np.frombuffer(raw, dtype, count).reshape(shape) if count else np.zeros(shape, dtype)
 
     @staticmethod
@@ -93,7 +100,7 @@ class TensorReader:
             )
         return buffer[offset : offset + size]
 
-    def _external(self, t: TensorProto, expected: int, what: str) -> memoryview:
+    def _external(self, t: Tensor, expected: int, what: str) -> memoryview:
         entries = {e.key: e.value for e in t.external_data}
         location = entries.get("location", "")
         try:
@@ -139,7 +146,7 @@ class TensorReader:
                 made.madvise(mmap.MADV_DONTNEED)
 
     @staticmethod
-    def _strings(t: TensorProto, shape: tuple[int, ...], what: str) -> Array:
+    def _strings(t: Tensor, shape: tuple[int, ...], what: str) -> Array:
         result = np.empty(len(t.string_data), object)
         try:
             result[:] = [s.decode() for s in t.string_data]
@@ -148,24 +155,42 @@ class TensorReader:
             raise FormatError(f"{what}: strings must be UTF-8 and fit {list(shape)}, got {error}") from None
 
     @staticmethod
-    def _typed(t: TensorProto, shape: tuple[int, ...], count: int, what: str) -> Array:
-        stored = max(len(t.float_data), len(t.int32_data), len(t.int64_data), len(t.double_data), len(t.uint64_data))
-        if count > 8 * stored:
-            raise FormatError(f"{what}: data must have {count} elements for {list(shape)}, got {stored}")
+    def _typed(t: Tensor, shape: tuple[int, ...], count: int, what: str) -> Array:
+        dtype = numpy_type(t.data_type, what)
         if count == 0:
-            return np.zeros(shape, numpy_type(t.data_type, what))
-        try:
-            return np.asarray(numpy_helper.to_array(t))
-        except (ValueError, TypeError, OverflowError) as error:
-            raise FormatError(f"{what}: data must fit {type_name(t.data_type)}{list(shape)}, got {error}") from None
+            return np.zeros(shape, dtype)
+        name = _LISTS.get(t.data_type, "int32_data")
+        stored = getattr(t, name)
+        bits = _bits(t.data_type, dtype)
+        parts = (count * bits + 7) // 8 if bits < 8 else 2 * count if dtype.kind == "c" else count
+        if len(stored) != parts:
+            raise FormatError(
+                f"{what}: {name} must have {parts} numbers for {type_name(t.data_type)}{list(shape)}, got {len(stored)}"
+            )
+        numbers: Array = np.asarray(stored)
+        if bits < 8:
+            return _unpack(numbers.astype(np.uint8), dtype, bits, count).reshape(shape)
+        if dtype.kind == "c":
+            return numbers.view(dtype).reshape(shape)
+        if name == "int32_data" and dtype.kind not in "iub":  # the bits of a float
+            return numbers.astype(f"u{dtype.itemsize}").view(dtype).reshape(shape)
+        return numbers.astype(dtype).reshape(shape)
 
-    @staticmethod
-    def _unpack(t: TensorProto, raw: memoryview, what: str) -> Array:
-        plain = TensorProto()
-        plain.dims.extend(t.dims)
-        plain.data_type = t.data_type
-        plain.raw_data = bytes(raw)
-        try:
-            return np.asarray(numpy_helper.to_array(plain))
-        except (ValueError, TypeError) as error:
-            raise FormatError(f"{what}: packed data must fit its shape, got {error}") from None
+
+def _bits(code: int, dtype: np.dtype[Any]) -> int:
+    """Bits of one element in a file."""
+    if code in HOST_TYPES and dtype.itemsize == 1 and not dtype.name.startswith("float8"):
+        return 2 if dtype.name.endswith("int2") else 4
+    return 8 * dtype.itemsize
+
+
+def _unpack(packed: Array, dtype: np.dtype[Any], bits: int, count: int) -> Array:
+    """Elements of 2 or 4 bits, the first in the lowest bits of a byte."""
+    each = (packed[:, None] >> np.arange(0, 8, bits, dtype=np.uint8)) & np.uint8((1 << bits) - 1)
+    values = each.reshape(-1)[:count]
+    if dtype.name.startswith("float"):
+        return values.view(dtype)
+    if dtype.name.startswith("int"):
+        top = 1 << bits - 1
+        return ((values.astype(np.int8) ^ top) - top).astype(np.int8).astype(dtype)
+    return values.astype(dtype)

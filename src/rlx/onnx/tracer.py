@@ -21,7 +21,7 @@ from rlx.ir.types import TensorType
 from rlx.onnx import registry
 from rlx.onnx.block import Block, NodeDef
 from rlx.onnx.context import NodeContext
-from rlx.onnx.functions import definition, with_attributes
+from rlx.onnx.functions import definition
 from rlx.onnx.steps import Finish, Guard, Host, Key, Segment, Slot, Step, Views, fetch, is_tensor
 from rlx.onnx.tracing import GUARD_ELEMENTS, TraceGraph, element_count, transplant
 
@@ -461,13 +461,8 @@ class Tracer:
                 scope.items[name] = self.item(result)
 
     def _defined(self, node: NodeDef, scope: Scope) -> tuple[Any, ...]:
-        block = None
-        proto = node.proto
-        if proto is not None:
-            context = NodeContext(self, node, scope)
-            if node.refs:
-                proto = with_attributes(proto, context.attributes())
-            block = definition(proto, node.version, context.items(), self.model.opset)
+        context = NodeContext(self, node, scope)
+        block = definition(node, context.attributes(), context.items(), self.model.opset)
         if block is None:
             raise UnsupportedOpError(f"{node.place}: this op cannot be imported, opset {node.version}")
         return self._call(block, node, scope)
