@@ -62,6 +62,12 @@ class _Nodes:
     payload: Ints  # leaf number of a leaf, start in `members` of a membership test
 
 
+def _distinct(numbers: Ints) -> int:
+    """How many different numbers there are; `numpy.unique` would import masked arrays."""
+    ordered = np.sort(numbers)
+    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + bool(len(ordered))
+
+
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
@@ -232,8 +238,7 @@ def from_tree_attributes(attrs: Mapping[str, Any], features: int,
     is_root[true[inner]] = False
     is_root[false[inner]] = False
     roots = np.flatnonzero(is_root)
-    _, first = np.unique(n_tree, return_index=True)
-    if len(np.unique(n_tree[roots])) != len(roots) or len(roots) != len(first):
+    if not _distinct(n_tree[roots]) == len(roots) == _distinct(n_tree):
         raise FormatError("tree ensemble: each tree must have one root")
     payload = np.zeros(n, np.int64)
     payload[~inner] = np.arange(int((~inner).sum()))
@@ -259,7 +264,7 @@ def from_tree_attributes(attrs: Mapping[str, Any], features: int,
         if labels is None or not len(labels):
             labels = attrs.get("classlabels_strings", ())
         targets = len(labels)
-        if targets == 2 and len(np.unique(w_target)) == 1:
+        if targets == 2 and _distinct(w_target) == 1:
             binary = 1 if (weight >= 0).all() else 2
             if w_target[0] == 1:  # scores of class 1 alone: class 0 stays at zero
                 binary += 2

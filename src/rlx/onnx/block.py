@@ -8,7 +8,15 @@ import numpy as np
 
 from rlx.errors import FormatError
 from rlx.onnx.elements import numpy_type
-from rlx.onnx.messages import Attribute, Function, Graph, Node, SparseTensor, ValueInfo
+from rlx.onnx.messages import (
+    Attribute,
+    Function,
+    Graph,
+    Node,
+    SparseTensor,
+    ValueInfo,
+    read_attribute,
+)
 from rlx.onnx.tensors import Array, TensorReader
 
 Opsets = Mapping[str, int]
@@ -25,8 +33,8 @@ def domain_of(name: str) -> str:
 _RAW_BYTES = 1 << 16
 
 
-# Lists from this length on (tree ensembles) are kept as compact arrays.
-_LONG = 256
+# Lists from this length on (tree ensembles) are not kept.
+_LONG = 16
 # Code of an attribute's type -> the field that holds the value.
 _ATTRIBUTE_KINDS = {
     1: "f",
@@ -44,6 +52,29 @@ _ATTRIBUTE_KINDS = {
 }
 
 
+class LongList:
+    """A list of numbers or strings of an attribute, which is read from the file when it is asked for."""
+
+    __slots__ = ("field", "message")
+
+    def __init__(self, message: memoryview, field: str) -> None:
+        self.message = message
+        self.field = field
+
+    def read(self) -> Any:
+        """Strings as a list, numbers as an `array.array`."""
+        return getattr(read_attribute(self.message), self.field)
+
+
+def plain(value: Any) -> Any:
+    """An attribute's value, read if it is a long list."""
+    return value.read() if type(value) is LongList else value
+
+
+_NOTHING: frozenset[str] = frozenset()
+_NO_FILE = memoryview(b"")
+
+
 @dataclass(eq=False, slots=True)
 class NodeDef:
     """One node of the file.
@@ -56,9 +87,10 @@ class NodeDef:
         Attributes that take their value from the enclosing function's attribute.
     version : int
         Opset version of the node's domain.
-    raw : bytes
-        The node as serialised, for ops that the standard defines as functions; empty for
-        a node too large to be one.
+    message : memoryview
+        The file, or whatever the node is part of.
+    span : tuple of int
+        Where the node lies in it.
     """
 
     op: str
@@ -71,9 +103,16 @@ class NodeDef:
     refs: dict[str, str]
     version: int
     index: int
-    captures: frozenset[str] = frozenset()
+    captures: frozenset[str] = _NOTHING
     drop: tuple[str, ...] = ()
-    raw: bytes = b""
+    message: memoryview = _NO_FILE
+    span: tuple[int, int] = (0, 0)
+
+    @property
+    def raw(self) -> bytes:
+        """The node as serialised, for ops that the standard defines as functions; empty when too large to be one."""
+        start, stop = self.span
+        return bytes(self.message[start:stop]) if stop - start <= _RAW_BYTES else b""
 
     @property
     def place(self) -> str:
@@ -192,12 +231,9 @@ class Reader:
             opsets.get(domain, 1),
             index,
         )
-        if proto.stop - proto.start <= _RAW_BYTES:
-            node.raw = bytes(self.tensors.buffer[proto.start : proto.stop])
-        captured: set[str] = set()
+        node.message, node.span = self.tensors.buffer, (proto.start, proto.stop)
         for block in node.blocks:
-            captured |= block.captures
-        node.captures = frozenset(captured)
+            node.captures |= block.captures
         return node
 
     def attribute(self, a: Attribute, opsets: Opsets, depth: int) -> Any:
@@ -208,11 +244,9 @@ class Reader:
             return self.tensors.array(a.t)
         if kind == "g":
             return self.graph(a.g, opsets, depth + 1)
-        if kind in ("ints", "floats"):
-            numbers = getattr(a, kind)
-            return list(numbers) if len(numbers) < _LONG else numbers
-        if kind == "strings":
-            return list(a.strings)
+        if kind in ("ints", "floats", "strings"):
+            items = getattr(a, kind)
+            return list(items) if len(items) < _LONG else LongList(self.tensors.buffer[a.start : a.stop], kind)
         if kind == "tensors":
             return [self.tensors.array(t) for t in a.tensors]
         if kind == "graphs":

@@ -10,7 +10,7 @@ from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
-from rlx.onnx.block import Block, NodeDef
+from rlx.onnx.block import Block, NodeDef, plain
 from rlx.onnx.steps import Slot
 from rlx.onnx.tensors import Array, type_name
 
@@ -178,7 +178,7 @@ class NodeContext:
         if self.node.refs:
             outer = self.tracer.frames[-1].attributes if self.tracer.frames else {}
             found.update({k: outer[r] for k, r in self.node.refs.items() if r in outer})
-        return found
+        return {k: plain(v) for k, v in found.items()}
 
     def attr(self, name: _Str, default: Any = _MISSING) -> Any:
         """An attribute as it is in the file."""
@@ -186,9 +186,9 @@ class NodeContext:
         if ref is not None:
             outer = self.tracer.frames[-1].attributes if self.tracer.frames else {}
             if ref in outer:
-                return outer[ref]
+                return plain(outer[ref])
         elif name in self.node.attrs:
-            return self.node.attrs[name]
+            return plain(self.node.attrs[name])
         if default is _MISSING:
             raise FormatError(f"attribute {name!r} must be given, got none")
         return default

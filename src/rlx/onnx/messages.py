@@ -106,7 +106,7 @@ class SparseTensor:
 
 
 class Attribute:
-    """An attribute of a node; `type` tells which field holds it."""
+    """An attribute of a node; `type` tells which field holds it, `start` and `stop` are its place in the file."""
 
     name: str = ""
     f: float = 0.0
@@ -123,6 +123,8 @@ class Attribute:
     type: int = 0
     ref_attr_name: str = ""
     sparse_tensor: SparseTensor = SparseTensor()
+    start: int = 0
+    stop: int = 0
 
 
 class Node:
@@ -282,7 +284,7 @@ _FIELDS: dict[type, list[tuple[int, str, Any]]] = {
 
 
 def _kinds() -> dict[type, Kind]:
-    kinds = {made: Kind(made, made is Node) for made in _FIELDS}
+    kinds = {made: Kind(made, made in (Node, Attribute)) for made in _FIELDS}
     for made, rows in _FIELDS.items():
         for number, name, what in rows:
             often = isinstance(what, list)
@@ -304,6 +306,18 @@ def read_file(buffer: memoryview) -> File:
         The bytes are no such message.
     """
     found: File = _read(buffer, File)
+    return found
+
+
+def read_attribute(buffer: memoryview) -> Attribute:
+    """A serialised attribute.
+
+    Raises
+    ------
+    FormatError
+        The bytes are no such message.
+    """
+    found: Attribute = _read(buffer, Attribute)
     return found
 
 

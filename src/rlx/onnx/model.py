@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-
-from rlx._kernels import _interp
 from rlx.errors import FormatError, RlxError, UnsupportedOpError
 from rlx.onnx import registry
 from rlx.onnx.block import Block, Reader, domain_of
@@ -145,12 +143,10 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
         tensors = TensorReader(memoryview(b""), path.parent)
         tensors.buffer = tensors.map(path)
         name = path.stem
-    proto = read_file(tensors.buffer)
     try:
         with collector_paused():
-            model = Model(proto, tensors, options, threads, name)
+            return Model(read_file(tensors.buffer), tensors, options, threads, name)
     except RlxError:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise FormatError(f"ONNX: the file must be well formed, got {type(error).__name__}: {error}") from error
-    return model
