@@ -8,7 +8,7 @@ import numpy as np
 from rlx import dtypes, ops
 from rlx.errors import FormatError
 from rlx.onnx.context import NodeContext
-from rlx.onnx.elements import HOST_TYPES, numpy_type
+from rlx.onnx.elements import HOST_TYPES, STRING, numpy_type
 from rlx.onnx.steps import Slot
 from rlx.onnx.tensors import Array, type_name
 
