@@ -172,14 +172,14 @@ def last(t: TensorType) -> TensorType:
 
 def _infer_nhwc(x: TensorType, w: TensorType, b: TensorType | None = None, *extras: TensorType, epilogue: Epilogue,
                 winograd: bool, **at: Any) -> tuple[TensorType, ...]:
-    (y,) = _infer_conv(first(x), w, b, **at)
+    (y,) = _infer_conv(first(x), stored_as(x, w), b, **at)
     return (epilogue_types("conv_nhwc", last(y), extras, epilogue),)
 
 
 def _nhwc(
     x: Array, w: Array, b: Array | None = None, *extras: Array, epilogue: Epilogue, winograd: bool, **at: Any
 ) -> Array:
-    y = conv_reference(np.moveaxis(x, -1, 1), w, b, **at)
+    y = conv_reference(np.moveaxis(x, -1, 1), w.astype(x.dtype, copy=False), b, **at)
     return run_epilogue(np.moveaxis(y, 1, -1), extras, epilogue)
 
 

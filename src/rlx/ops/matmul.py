@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rlx.dtypes import NUMBERS, REALS, DType
+from rlx.dtypes import NUMBERS, REALS, DType, f32
 from rlx.errors import TypeRuleError
 from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample, Tolerance
 from rlx.ir.types import Shape, TensorType, broadcast
@@ -89,6 +89,11 @@ def run_epilogue(result: Array, extras: Sequence[Array], epilogue: Epilogue) -> 
     return result
 
 
+def stored_as(a: TensorType, b: TensorType) -> TensorType:
+    """The type that weights b compute in: halves are widened to the f32 of a."""
+    return TensorType(f32, b.shape) if b.dtype.is_half and a.dtype == f32 else b
+
+
 def _permuted(t: TensorType, perm: tuple[int, ...] | None) -> TensorType:
     return t if perm is None else t.with_shape([t.shape[p] for p in perm])
 
@@ -96,6 +101,7 @@ def _permuted(t: TensorType, perm: tuple[int, ...] | None) -> TensorType:
 def _infer_fused(a: TensorType, b: TensorType, bias: TensorType | None = None, *extras: TensorType,
                  perm_a: tuple[int, ...] | None, perm_b: tuple[int, ...] | None,
                  perm_out: tuple[int, ...] | None, epilogue: Epilogue) -> tuple[TensorType, ...]:
+    b = stored_as(a, b)
     (result,) = _infer_matmul(_permuted(a, perm_a), _permuted(b, perm_b))
     if bias is not None and bias != TensorType(result.dtype, result.shape[-1:]):
         raise TypeRuleError(f"fused_matmul: bias must be {result.dtype}[{result.shape[-1]}], got {bias}")
@@ -106,7 +112,7 @@ def _fused(a: Array, b: Array, bias: Array | None = None, *extras: Array, perm_a
            perm_b: tuple[int, ...] | None, perm_out: tuple[int, ...] | None, epilogue: Epilogue) -> Array:
     a = a if perm_a is None else np.transpose(a, perm_a)
     b = b if perm_b is None else np.transpose(b, perm_b)
-    result = np.matmul(a, b)
+    result = np.matmul(a, b.astype(a.dtype, copy=False))
     result = result if bias is None else result + bias
     result = result if perm_out is None else np.transpose(result, perm_out)
     return run_epilogue(result, extras, epilogue)
@@ -114,7 +120,8 @@ def _fused(a: Array, b: Array, bias: Array | None = None, *extras: Array, perm_a
 
 fused_matmul = OpDef(
     "fused_matmul", ("a", "b", "bias?", "extras*"), _infer_fused, _fused,
-    "Matrix product of transposed operands plus bias, its axes transposed, then elementwise steps on the tile.",
+    "Matrix product of transposed operands plus bias, its axes transposed, then elementwise steps on the tile; "
+    "b may be stored in a half type when a is f32.",
     attrs=(Attr("perm_a", "ints", None), Attr("perm_b", "ints", None), Attr("perm_out", "ints", None),
            Attr("epilogue", "any", ())),
     dtypes=NUMBERS, tolerance=PRODUCT, internal=True,

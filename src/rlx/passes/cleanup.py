@@ -10,6 +10,7 @@ from rlx.errors import ExecutionError
 from rlx.ir.graph import CONSTANT, INPUT, PARAM, Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array, OpDef
 from rlx.ir.types import static_shape
+from rlx.passes.stored import kept_widenings
 
 # A folded result larger than this is kept only if it is not much larger than its operands.
 FOLD_LIMIT = 1 << 16
@@ -114,7 +115,7 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
     """
     constant: set[Value] = set()
     weights = _weights(graph)
-    packed = _packed_transposed(graph)
+    packed = _packed_transposed(graph) | kept_widenings(graph)
     for node in graph.nodes:
         if node.op is CONSTANT:
             constant.add(node.outputs[0])

@@ -4,6 +4,9 @@ Fewer multiplications, formed from sums of inputs and of weights: a result diffe
 few ulp of the largest terms of its 4x4 tile. Infinities and NaN stay where the direct sum has them.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from rlx.dtypes import f32
 from rlx.ir.graph import CONSTANT, PARAM, Graph, Node, Rewriter
 from rlx.ir.types import static_shape
@@ -37,10 +40,17 @@ def _profits(node: Node) -> bool:
         return False
     if w.node.op is not CONSTANT and w.node.op is not PARAM:
         return False
-    at, (oc, c, *kernel) = node.attrs, static_shape(w.shape, w.name)
-    g = geometry("conv", 2, at["strides"], at["pads"], at["dilations"], at["groups"])
-    if kernel != [3, 3] or g.strides != (1, 1) or g.dilations != (1, 1) or g.groups != 1:
+    return takes(static_shape(w.shape, w.name), node.attrs, static_shape(node.outputs[0].shape, node.name)[:3])
+
+
+def takes(weights: Sequence[int], at: Mapping[str, Any], pixels: Sequence[int]) -> bool:
+    """Whether transforms win for weights [OC, C, kernel...] and pixels (N, height, width) of the result."""
+    oc, c, *kernel = weights
+    if kernel != [3, 3]:
         return False
-    batch, height, width, _ = static_shape(node.outputs[0].shape, node.name)
+    g = geometry("conv", 2, at["strides"], at["pads"], at["dilations"], at["groups"])
+    if g.strides != (1, 1) or g.dilations != (1, 1) or g.groups != 1:
+        return False
+    batch, height, width = pixels
     tiles = batch * -(-height // 2) * -(-width // 2)
     return min(c, oc) >= _FEWEST_CHANNELS and c * oc >= _FEWEST_PRODUCTS and tiles >= _FEWEST_TILES

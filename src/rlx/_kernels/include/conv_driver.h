@@ -4,7 +4,7 @@
     "stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w "       \
     "mc nc kc out_size work_stride clamp lo:f hi:f steps:*"
 
-enum { CONV_MAX_RUNS = 64 };
+#define CONV_MAX_RUNS 64
 
 typedef CAT(rlx_gemm_block_, S) NAME(block);
 
@@ -252,11 +252,11 @@ static void NAME(read_rows)(const NAME(conv) *p, const T *in, T *work, const NAM
 /* One task: pixels [m0, m1) x channels [n0, n1) of a group. out: where output
  * pixel 0 is, in elements; step: logical pixels from one pixel of a line to the next. */
 static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(conv) *p,
-                           const T *packed, const T *bias, int64_t origin, int64_t step,
+                           const TB *packed, const T *bias, int64_t origin, int64_t step,
                            int64_t g0, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
     int64_t cols = n1 - n0, panels = (p->oc + W - 1) / W, column = g0 * p->oc + n0;
     const T *in = (const T *)RLX_PTR(t, f, 0) + g0 * p->c;
-    const T *b = packed + g0 * panels * W * p->k + n0 * p->k;
+    const TB *b = packed + g0 * panels * W * p->k + n0 * p->k;
     T *work = (T *)(RLX_PTR(t, f, 4) + f->tid * p->work_stride);
     int narrow = p->out_size != (int64_t)sizeof(T);
     int64_t ldc = narrow ? cols : p->place[3];
@@ -312,7 +312,7 @@ static int NAME(conv_run)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, in
         int64_t n0 = rest % n_blocks * p.nc, g = rest / n_blocks;
         int64_t m1 = m0 + p.mc < p.rows ? m0 + p.mc : p.rows;
         int64_t n1 = n0 + p.nc < p.oc ? n0 + p.nc : p.oc;
-        int status = NAME(conv_task)(t, f, &p, (const T *)RLX_PTR(t, f, 1), bias, 0, 1, g, m0, m1, n0,
+        int status = NAME(conv_task)(t, f, &p, (const TB *)RLX_PTR(t, f, 1), bias, 0, 1, g, m0, m1, n0,
                                      n1);
         if (status)
             return status;

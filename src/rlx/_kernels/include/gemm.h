@@ -22,7 +22,7 @@ typedef struct rlx_gemm_run {
         const rlx_gemm_run *runs, *end; /* at least one */                           \
         const T *a;                                                                  \
         int64_t lda;     /* elements between rows of A */                            \
-        const T *b;      /* first panel */              \
+        const void *b;   /* first panel, in the type it is stored in */              \
         int64_t bk, bp;  /* elements between k steps, between panels */              \
         T *c;                                                                        \
         int64_t ldc;                                                                 \
@@ -37,6 +37,11 @@ typedef struct rlx_gemm_run {
 
 RLX_GEMM_DECLARE(float, f32)
 RLX_GEMM_DECLARE(double, f64)
+
+/* B stored in half precision, widened in registers: see gemm_half.c. */
+typedef rlx_gemm_block_f32 rlx_gemm_block_f16, rlx_gemm_block_bf16;
+void rlx_gemm_rows_f16(const rlx_gemm_block_f16 *g);
+void rlx_gemm_rows_bf16(const rlx_gemm_block_bf16 *g);
 
 /* Shapes of the micro-kernels, rows x panels, and the widest for each number of rows. */
 #define RLX_UPTO1(F, MR) F(MR, 1)

@@ -1,5 +1,5 @@
 /* Template: matmul over (batch x N-blocks x M-blocks) tasks. See gemm_f32.c.
- * To be included after gemm_kernel.h. */
+ * To be included after gemm_kernel.h; gemm_plain.h or the includer says how B is read. */
 #define MATMUL_LAYOUT                                                                     \
     "M N K lda ldb ldo trans_a trans_b mc nc kc out_size work_stride clamp lo:f hi:f "     \
     "batch:* steps:*"
@@ -18,22 +18,32 @@ static NAME(problem) NAME(problem_of)(const int64_t *at) {
     return p;
 }
 
+/* Columns [at, at + n) of a task, and how the row block reads B there: from `b` on, with `first`
+ * added to the places of the terms. */
+typedef struct NAME(part) {
+    int64_t at, n, bk, bp, first;
+    const void *b;
+    void (*rows)(const NAME(block) *);
+} NAME(part);
+
+/* Says where the terms [k0, k0 + kc) of the columns [n0, n1) lie (one or two parts), having brought
+ * them into `work` if need be; `rows`: of the task. */
+typedef int NAME(read_b)(const NAME(problem) *p, const TB *b, T *work, int64_t rows, int64_t n0,
+                         int64_t n1, int64_t k0, int64_t kc, NAME(part) *parts);
+
 /* One task: rows [m0, m1) x columns [n0, n1) of one matrix. */
 RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const NAME(problem) *p,
-                                 const int packed, const T *a, const T *b, int64_t offset,
+                                 NAME(read_b) read_b, const T *a, const TB *b, int64_t offset,
                                  int64_t row, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
     int64_t cols = n1 - n0;
     const T *bias = (const T *)RLX_OPT(t, f, 3);
     T *work = RLX_PRESENT(t, 4) ? (T *)(RLX_PTR(t, f, 4) + f->tid * p->work_stride) : NULL;
-    T *work_a = work, *work_b = work_a + (p->trans_a ? RLX_GEMM_MR * p->kc : 0);
-    T *work_c = work_b + (packed ? 0 : (p->nc + W - 1) / W * W * p->kc);
     int narrow = p->out_size != (int64_t)sizeof(T);
+    T *work_a = work, *work_c = work_a + (p->trans_a ? RLX_GEMM_MR * p->kc : 0);
+    T *work_b = work_c + (narrow ? p->mc * p->nc : 0);
     char *out = RLX_PTR(t, f, 2) + (offset + m0 * p->ldo + n0) * p->out_size;
     T *c = narrow ? work_c : (T *)out;
     int64_t ldc = narrow ? cols : p->ldo;
-    /* Few rows do not repay packing: whole panels are then read where they lie. */
-    int in_place = !packed && !p->trans_b && m1 - m0 <= 2 * RLX_GEMM_MR;
-    int64_t whole = in_place ? cols / W * W : 0;
 
     for (int64_t k0 = 0; k0 == 0 || k0 < p->k; k0 += p->kc) {
         int64_t kc = p->k - k0 < p->kc ? p->k - k0 : p->kc;
@@ -41,10 +51,8 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
         rlx_gemm_run run = {0, 0, kc};
         NAME(block) g = {.runs = &run, .end = &run + 1, .lda = p->lda, .ldc = ldc, .accumulate = k0 > 0,
                          .clamp = last && p->clamp, .lo = p->lo, .hi = p->hi};
-        if (!packed && whole < cols) {
-            const T *src = p->trans_b ? b + (n0 + whole) * p->ldb + k0 : b + k0 * p->ldb + n0 + whole;
-            NAME(rlx_pack_panels)(work_b, src, p->ldb, (int)p->trans_b, kc, cols - whole, kc * W);
-        }
+        NAME(part) parts[2];
+        int n_parts = read_b(p, b, work_b, m1 - m0, n0, n1, k0, kc, parts);
         for (int64_t i = m0; i < m1;) {
             g.rows = rlx_tile_rows(m1 - m0, RLX_GEMM_MR, i - m0);
             g.a = a + i * p->lda + k0;
@@ -53,31 +61,13 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
                 g.a = work_a;
                 g.lda = kc;
             }
-            g.c = c + (i - m0) * ldc;
-            g.bias = last && bias ? bias + n0 : NULL;
-            if (packed) {
-                g.b = b + n0 * p->k + k0 * W;
-                g.bk = W;
-                g.bp = p->k * W;
-                g.n = cols;
-                NAME(rlx_gemm_rows)(&g);
-            } else {
-                if (whole) {
-                    g.b = b + k0 * p->ldb + n0;
-                    g.bk = p->ldb;
-                    g.bp = W;
-                    g.n = whole;
-                    NAME(rlx_gemm_rows)(&g);
-                }
-                if (whole < cols) {
-                    g.b = work_b;
-                    g.bk = W;
-                    g.bp = kc * W;
-                    g.n = cols - whole;
-                    g.c += whole;
-                    g.bias += g.bias ? whole : 0;
-                    NAME(rlx_gemm_rows)(&g);
-                }
+            for (int j = 0; j < n_parts; j++) {
+                const NAME(part) *part = parts + j;
+                run.b = part->first;
+                g.b = part->b, g.bk = part->bk, g.bp = part->bp, g.n = part->n;
+                g.c = c + (i - m0) * ldc + part->at;
+                g.bias = last && bias ? bias + n0 + part->at : NULL;
+                part->rows(&g);
             }
             if (last && p->n_steps) {
                 rlx_epi_tile tile = {
@@ -95,10 +85,11 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
 }
 
 RLX_ALWAYS_INLINE int NAME(run)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi,
-                                const int packed) {
+                                NAME(read_b) read_b) {
     NAME(problem) p = NAME(problem_of)(t->attrs);
     int64_t m_blocks = (p.m + p.mc - 1) / p.mc, n_blocks = (p.n + p.nc - 1) / p.nc;
-    const T *a = (const T *)RLX_PTR(t, f, 0), *b = (const T *)RLX_PTR(t, f, 1);
+    const T *a = (const T *)RLX_PTR(t, f, 0);
+    const TB *b = (const TB *)RLX_PTR(t, f, 1);
     for (int64_t i = lo; i < hi; i++) {
         int64_t m0 = i % m_blocks * p.mc, rest = i / m_blocks;
         int64_t n0 = rest % n_blocks * p.nc, item = rest / n_blocks;
@@ -111,18 +102,10 @@ RLX_ALWAYS_INLINE int NAME(run)(const rlx_thunk *t, const rlx_frame *f, int64_t 
             at_out += x * p.batch[d + 3];
         }
         int64_t m1 = m0 + p.mc < p.m ? m0 + p.mc : p.m, n1 = n0 + p.nc < p.n ? n0 + p.nc : p.n;
-        int status = NAME(task)(t, f, &p, packed, a + at_a, b + at_b, at_out, item * p.m, m0, m1,
+        int status = NAME(task)(t, f, &p, read_b, a + at_a, b + at_b, at_out, item * p.m, m0, m1,
                                 n0, n1);
         if (status)
             return status;
     }
     return RLX_OK;
-}
-
-static int NAME(matmul)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
-    return NAME(run)(t, f, lo, hi, 1);
-}
-
-static int NAME(matmul_unpacked)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
-    return NAME(run)(t, f, lo, hi, 0);
 }

@@ -4,7 +4,7 @@ typedef CAT(rlx_gemm_block_, S) NAME(block);
 
 typedef struct NAME(piece) {
     const NAME(block) *g;
-    const T *b;
+    const TB *b;
     T *c;
     const T *bias;
     int64_t last; /* valid columns of the last panel */
@@ -24,7 +24,7 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
 #define STEP(u)                                                                         \
     do {                                                                                \
         V bv[8];                                                                        \
-        UNROLL for (int j = 0; j < NP; j++) bv[j] = LOAD(b + (u) * bk + j * bp);        \
+        UNROLL for (int j = 0; j < NP; j++) bv[j] = LOADB(b + (u) * bk + j * bp);        \
         UNROLL for (int i = 0; i < MR; i++) {                                           \
             const T *p = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12;      \
             V x = p[(i % 3) * lda + (u)] - (V){0};                                      \
@@ -40,7 +40,7 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
 
     const rlx_gemm_run *run = g->runs;
     do {
-        const T *b = q->b + run->b;
+        const TB *b = q->b + run->b;
         const T *a0 = g->a + run->a, *a3 = a0 + 3 * lda, *a6 = a3 + 3 * lda, *a9 = a6 + 3 * lda,
                 *a12 = a9 + 3 * lda;
         int64_t k = run->k;
@@ -99,7 +99,7 @@ static void (*const NAME(micros)[RLX_GEMM_MR + 1][9])(const NAME(piece) *) = {RL
 void NAME(rlx_gemm_rows)(const NAME(block) *g) {
     int64_t panels = (g->n + W - 1) / W, limit = rlx_widest[g->rows];
     void (*const *micro)(const NAME(piece) *) = NAME(micros)[g->rows];
-    NAME(piece) q = {g, g->b, g->c, g->bias, W};
+    NAME(piece) q = {g, (const TB *)g->b, g->c, g->bias, W};
     for (int64_t p = 0; p < panels;) {
         int64_t np = rlx_tile_rows(panels, limit, p);
         p += np;
@@ -114,20 +114,20 @@ void NAME(rlx_gemm_rows)(const NAME(block) *g) {
 
 /* n columns of B, from src[k * ldb + n] (or src[n * ldb + k] if trans) into
  * panels [k][W], the last one zero-padded. */
-void NAME(rlx_pack_panels)(T *dst, const T *src, int64_t ldb, int trans, int64_t k, int64_t n,
+void NAME(rlx_pack_panels)(TB *dst, const TB *src, int64_t ldb, int trans, int64_t k, int64_t n,
                            int64_t panel_stride) {
     for (int64_t j = 0; j < n; j += W, dst += panel_stride) {
         int64_t cols = n - j < W ? n - j : W;
         if (cols < W)
-            memset(dst, 0, (size_t)(k * W) * sizeof(T));
+            memset(dst, 0, (size_t)(k * W) * sizeof(TB));
         if (trans) {
-            NAME(rlx_transpose)(dst, W, src + j * ldb, ldb, cols, k);
+            TRANSPOSE_B(dst, W, src + j * ldb, ldb, cols, k);
         } else if (cols == W) {
             for (int64_t i = 0; i < k; i++)
-                *(VU *)(dst + i * W) = LOAD(src + i * ldb + j);
+                memcpy(dst + i * W, src + i * ldb + j, W * sizeof(TB));
         } else {
             for (int64_t i = 0; i < k; i++)
-                memcpy(dst + i * W, src + i * ldb + j, (size_t)cols * sizeof(T));
+                memcpy(dst + i * W, src + i * ldb + j, (size_t)cols * sizeof(TB));
         }
     }
 }
@@ -137,11 +137,11 @@ static int NAME(pack_b)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int6
     const int64_t *at = t->attrs;
     int64_t k = at[0], n = at[1], ldb = at[2], trans = at[3], group_stride = at[4];
     int64_t panels = (n + W - 1) / W;
-    const T *src = (const T *)RLX_PTR(t, f, 0);
-    T *dst = (T *)RLX_PTR(t, f, 1);
+    const TB *src = (const TB *)RLX_PTR(t, f, 0);
+    TB *dst = (TB *)RLX_PTR(t, f, 1);
     for (int64_t i = lo; i < hi; i++) {
         int64_t j = i % panels * W;
-        const T *s = src + i / panels * group_stride + (trans ? j * ldb : j);
+        const TB *s = src + i / panels * group_stride + (trans ? j * ldb : j);
         NAME(rlx_pack_panels)(dst + i * k * W, s, ldb, (int)trans, k, n - j < W ? n - j : W, k * W);
     }
     return RLX_OK;

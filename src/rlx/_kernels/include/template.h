@@ -1,5 +1,11 @@
 /* Names of the templates over T (element), S (suffix), V/VU (vector, unaligned
- * vector) and W (lanes). */
+ * vector) and W (lanes). Weights of a product may be stored in another type:
+ * TB, of which LOADB makes a V and TRANSPOSE_B a transposed copy. */
+#ifndef TB
+#define TB T
+#define LOADB LOAD
+#define TRANSPOSE_B NAME(rlx_transpose)
+#endif
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 #define NAME(x) CAT(x##_, S)

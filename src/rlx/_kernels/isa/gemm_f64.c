@@ -10,6 +10,7 @@
 #include "template.h"
 #include "gemm_kernel.h"
 #include "gemm_driver.h"
+#include "gemm_plain.h"
 
 const rlx_kernel_row rlx_rows_gemm_f64[] = {
     {"gemm_info.f64", gemm_info_f64, "", 0},

@@ -1,0 +1,62 @@
+"""Products read weights stored in half precision as they are: the cast to f32 goes into the kernel."""
+
+from rlx.dtypes import f32
+from rlx.ir.graph import Graph, Node, Rewriter, Value
+from rlx.passes.cleanup import prune
+from rlx.passes.stored import is_leaf, swaps_last
+
+_PRODUCTS = ("matmul", "fused_matmul", "conv_nhwc")
+
+
+def half_weights(graph: Graph) -> Graph:
+    """Let products and channels-last convolutions take halves as their second operand."""
+    from rlx.ops import TABLE
+
+    found = {id(n): h for n in graph.nodes if n.op.name in _PRODUCTS and (h := _half(n)) is not None}
+    if not found:
+        return graph
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        half = found.get(id(node))
+        if half is None:
+            rewriter.copy(node)
+            continue
+        source, perm = half
+        a, _, *rest = (rewriter.get(v) for v in node.inputs)
+        attrs, op = dict(node.attrs), node.op
+        if op.name == "matmul":
+            op = TABLE["fused_matmul"]
+            attrs = {"perm_a": None, "perm_b": None, "perm_out": None, "epilogue": ()}
+        if perm is not None:
+            attrs["perm_b"] = perm
+        new = rewriter.emit(op, [a, rewriter.map[source], *rest], attrs, node)
+        rewriter.replace(node.outputs[0], new[0])
+    return prune(rewriter.finish())
+
+
+def _half(node: Node) -> tuple[Value, tuple[int, ...] | None] | None:
+    """The half weight behind the second operand, and the transpose on the way."""
+    a, b = node.inputs[:2]
+    assert a is not None and b is not None
+    conv = node.op.name == "conv_nhwc"
+    if a.dtype != f32 or b.dtype != f32 or a.rank < 2 or b.rank < 2:
+        return None
+    if conv and (node.attrs["winograd"] or b.shape[1] == 1 and node.attrs["groups"] > 1):
+        return None
+    perm: tuple[int, ...] | None = None
+    at = b.node
+    cast = False
+    while at.op.name in ("transpose", "cast"):
+        if at.op.name == "transpose":
+            if conv or perm is not None or node.attrs.get("perm_b") is not None or not swaps_last(at):
+                return None
+            perm = tuple(at.attrs["perm"])
+        elif cast or at.inputs[0] is None or not at.inputs[0].dtype.is_half:
+            break
+        else:
+            cast = True
+        assert at.inputs[0] is not None
+        at = at.inputs[0].node
+    value = at.outputs[0]
+    stored = is_leaf(value) or (at.op.name == "cast" and at.inputs[0] is not None and is_leaf(at.inputs[0]))
+    return (value, perm) if cast and stored else None
