@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from rlx.passes import Pass as Pass
     from rlx.passes import Pipeline as Pipeline
     from rlx.passes import default_pipeline as default_pipeline
+    from rlx.passes.precision import PrecisionPolicy as PrecisionPolicy
     from rlx.runtime.buckets import BucketedCompileCache as BucketedCompileCache
     from rlx.runtime.buckets import CompileCache as CompileCache
     from rlx.runtime.buckets import DynamicDimCompileCache as DynamicDimCompileCache
@@ -82,6 +83,7 @@ _WHERE = {
     "Pass": "rlx.passes",
     "Pipeline": "rlx.passes",
     "default_pipeline": "rlx.passes",
+    "PrecisionPolicy": "rlx.passes.precision",
     "CompiledGraph": "rlx.runtime.executable",
     "CompileCache": "rlx.runtime.buckets",
     "BucketedCompileCache": "rlx.runtime.buckets",

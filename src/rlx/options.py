@@ -4,10 +4,12 @@ import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from rlx import config
 from rlx.errors import ConfigError
 from rlx.passes import Pass, Pipeline, default_pipeline
+from rlx.passes.precision import as_policy, with_precision
 
 # The pool has no more.
 MAX_THREADS = 64
@@ -99,6 +101,10 @@ class CompileOptions:
         Seed and backend of random ops until `set_rng` says otherwise.
     isa : str, optional
         Cap on the ISA level.
+    precision : str, DType or PrecisionPolicy
+        What is rounded to half precision: `"f16"` and `"bf16"` store the weights so and compute in f32;
+        a `PrecisionPolicy`, or the name of a preset such as `"auto_mixed"`, says it per kind of op.
+        Inputs, parameters and outputs keep their declared types.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -112,6 +118,7 @@ class CompileOptions:
     busy: str = "raise"
     rng: RngOptions = RngOptions()
     isa: str | None = None
+    precision: Any = "f32"
 
     def __post_init__(self) -> None:
         if self.threads is not None and (
@@ -143,10 +150,12 @@ class CompileOptions:
         needed = [n for n in self.disable if known[n].required]
         if needed:
             raise ConfigError(f"CompileOptions.disable: required passes must stay, got {needed}")
+        object.__setattr__(self, "precision", as_policy(self.precision, "CompileOptions.precision"))
 
     @property
     def passes(self) -> tuple[Pass, ...]:
         """The passes that a compilation runs, in order."""
         if not self.optimize:
-            return tuple(default_pipeline(optimize=False))
-        return tuple(p for p in self.pipeline or default_pipeline() if p.name not in self.disable)
+            return tuple(with_precision(default_pipeline(optimize=False), self.precision))
+        pipeline = with_precision(self.pipeline or default_pipeline(), self.precision)
+        return tuple(p for p in pipeline if p.name not in self.disable)

@@ -7,9 +7,10 @@ numbers here.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
-from rlx.dtypes import DType
+from rlx.dtypes import DType, f32
 from rlx.errors import LoweringError
 from rlx.ir.graph import CONSTANT, PARAM, Graph, Node, Value
 from rlx.ir.types import static_shape
@@ -18,6 +19,7 @@ from rlx.lower.program import (
     Attrs,
     Buffer,
     Call,
+    EwRef,
     NodeInfo,
     Operand,
     Port,
@@ -83,6 +85,32 @@ def grown_at_end(node: Node) -> int | None:
     return after[0] if node.attrs["mode"] == "constant" else None
 
 
+def is_leaf(value: Value) -> bool:
+    """Whether the value is a constant or parameter."""
+    return value.node.op is CONSTANT or value.node.op is PARAM
+
+
+def narrowed(value: Value) -> Value | None:
+    """The f32 constant or parameter of which the value is the cast to a half type."""
+    if value.node.op.name != "cast" or not value.dtype.is_half:
+        return None
+    source = value.node.inputs[0]
+    return source if source is not None and is_leaf(source) and source.dtype == f32 else None
+
+
+def narrow(half: Value, then: Transform | None) -> Transform:
+    """Round a weight to a half type when it is set, and then transform it further."""
+    n, to = size_of(half), half.dtype
+    attrs: Attrs = {"fn": EwRef(f"cast_{to}.f32"), "sizes": [4, 0, 0, 2], "params": []}
+    cast = Transform("region.direct", attrs, 2 * n, n, ("narrow", to.name, n), args=((0, 0), None, None, (1, 0)))
+    return cast if then is None else _after(cast, then)
+
+
+def _after(first: Transform, then: Transform) -> Transform:
+    before = first if then.first is None else _after(first, then.first)
+    return replace(then, first=before, key=(before.key, then.key))
+
+
 class Context:
     """Lowers one graph."""
 
@@ -125,7 +153,7 @@ class Context:
             return value
         place = self.places.get(value)
         if place is None:
-            if value.node.op is CONSTANT or value.node.op is PARAM:
+            if self.is_weight(value):
                 place = self.weight(value, None)
             else:
                 raise LoweringError(f"{value.node.place}: must be lowered before it is read, got no place")
@@ -133,11 +161,14 @@ class Context:
         return place
 
     def is_weight(self, value: Value) -> bool:
-        """Whether the value is a constant or parameter, so that it may be packed ahead."""
-        return value.node.op is CONSTANT or value.node.op is PARAM
+        """Whether the value is a constant or parameter, perhaps narrowed to halves, so that it may be packed ahead."""
+        return is_leaf(value) or narrowed(value) is not None
 
     def weight(self, value: Value, transform: Transform | None) -> Operand:
-        """A constant or parameter as a weight, packed by `transform` when it is set."""
+        """A constant or parameter as a weight, narrowed and packed by `transform` when it is set."""
+        source = narrowed(value)
+        if source is not None:
+            value, transform = source, narrow(value, transform)
         key = (id(value), None if transform is None else transform.key)
         place = self._weight_at.get(key)
         if place is None:

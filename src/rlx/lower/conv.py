@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from rlx.dtypes import DType
+from rlx.dtypes import DType, f32
 from rlx.ir.graph import Node, Value
-from rlx.lower import gemm, winograd
+from rlx.lower import gemm, gemm_half, winograd
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.matmul import epilogue_steps
 from rlx.lower.movement import contiguous_strides, strided_copy
@@ -119,7 +120,8 @@ def _convolve(
     epilogue: Sequence[object],
     row: int | None = None,
 ) -> None:
-    dtype = w.dtype
+    stored = w.dtype if w.dtype.is_half else None  # halves, widened in the kernel
+    dtype = f32 if stored else w.dtype
     n = w.rank - 2
     weight = shape_of(w)
     at = geometry("conv", n, *(node.attrs[k] for k in ("strides", "pads", "dilations", "groups")))
@@ -143,19 +145,23 @@ def _convolve(
     else:
         shape = gemm.conv_shape(x_shape, weight[0], weight[2:], **where)
         pack = gemm.plan_pack_conv(shape, dtype=dtype.name, level=ctx.isa)
-        order = channels_last_weights(weight, dtype)
+        order = channels_last_weights(weight, w.dtype)
         if node.attrs.get("winograd"):
             _winograd(ctx, x, shape, w, b, out, clamp, steps, operands, row, reach(out_shape, row) * dtype.itemsize)
             return
         depthwise = shape.c == 1 and shape.groups > 1
-        plan = (gemm.plan_depthwise if depthwise else gemm.plan_conv)(shape, **options)
+        if stored is not None:
+            pack = replace(pack, kernel=f"pack_b.{stored}")
+            plan = gemm_half.plan_conv(shape, stored=stored.name, **options)
+        else:
+            plan = (gemm.plan_depthwise if depthwise else gemm.plan_conv)(shape, **options)
         if depthwise:
             pack, order = None, depthwise_weights(weight, dtype)
     if pack is None:
         assert order is not None
         kernel = packed(ctx, w, order)
     else:
-        size = at.groups * gemm.packed_bytes(shape.depth, shape.oc, dtype.name, ctx.isa)
+        size = at.groups * gemm.packed_bytes(shape.depth, shape.oc, dtype.name, ctx.isa) // (2 if stored else 1)
         kernel = packed(
             ctx,
             w,

@@ -7,11 +7,13 @@ strides. Batch axes that share B are merged into M; axes that all operands walk 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rlx import dtypes
 from rlx.dtypes import DType
+from rlx.errors import LoweringError
 from rlx.ir.graph import Node, Value
-from rlx.lower import gemm
+from rlx.lower import gemm, gemm_half
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.movement import contiguous_strides, strided_copy
 from rlx.lower.program import Arg, EwRef, Operand, Transform
@@ -151,8 +153,9 @@ def _product(
     rank = max(len(a.shape), len(b.shape)) - 2
     sizes = [max(x, y) if min(x, y) else 0 for x, y in zip(
         [1] * (rank + 2 - len(a.shape)) + a.shape[:-2], [1] * (rank + 2 - len(b.shape)) + b.shape[:-2], strict=True)]
+    stored = b_value.dtype.name if b_value.dtype != dtype else None  # halves, widened in the kernel
     if weight:
-        packed, stride = _pack(ctx, b, dtype, perm_b)
+        packed, stride = _pack(ctx, b, b_value.dtype, perm_b)
         b.place = packed
         b.strides = [s * stride for s in contiguous_strides(b.shape[:-2])] + [0, 0]
     ldo = out_strides[-2] if m > 1 else n
@@ -176,11 +179,17 @@ def _product(
     steps, operands, clamp, last = epilogue_steps(
         ctx, extras, epilogue, dtype, out_shape, 5, permuted=perm_out is not None
     )
-    plan = gemm.plan_matmul(
-        m, n, k, dtype=dtype.name, lda=lda, ldb=None if weight else ldb, ldo=ldo, trans_a=trans_a,
-        trans_b=trans_b, packed=weight, batch=merged, clamp=clamp, steps=steps,
-        out_size=last.itemsize, level=ctx.isa,
-    )
+    options: dict[str, Any] = {
+        "lda": lda, "ldo": ldo, "trans_a": trans_a, "batch": merged, "clamp": clamp, "steps": steps,
+        "out_size": last.itemsize, "level": ctx.isa,
+    }  # fmt: skip
+    if stored is not None:
+        if not weight:
+            raise LoweringError(f"{node.place}: b in {stored} must be a weight whose last two axes are swapped or not")
+        plan = gemm_half.plan_matmul(m, n, k, stored=stored, **options)
+    else:
+        plan = gemm.plan_matmul(m, n, k, dtype=dtype.name, ldb=None if weight else ldb, trans_b=trans_b,
+                                packed=weight, **options)
     work = ctx.work(plan.workspace) if plan.workspace else None
     read_b = ctx.read(b.place) if weight else ctx.read(b.place, _extent(b, size))
     ctx.call(
@@ -252,8 +261,12 @@ def _pack(ctx: Context, b: Matrix, dtype: DType, perm: Sequence[int] | None) -> 
     k, n = b.shape[-2:]
     groups = math.prod(b.shape[:-2])
     trans = perm is not None and list(perm) != list(range(len(perm)))
-    plan = gemm.plan_pack(k, n, trans=trans, groups=groups, dtype=dtype.name, level=ctx.isa)
-    nbytes = gemm.packed_bytes(k, n, dtype.name, ctx.isa)
-    key = ("pack_b", ctx.isa, k, n, trans, groups)
+    if dtype.is_half:
+        plan = gemm_half.plan_pack(k, n, trans=trans, groups=groups, stored=dtype.name, level=ctx.isa)
+        nbytes = gemm_half.packed_bytes(k, n, ctx.isa)
+    else:
+        plan = gemm.plan_pack(k, n, trans=trans, groups=groups, dtype=dtype.name, level=ctx.isa)
+        nbytes = gemm.packed_bytes(k, n, dtype.name, ctx.isa)
+    key = (plan.kernel, ctx.isa, k, n, trans, groups)
     transform = Transform(plan.kernel, plan.attrs, nbytes * groups, plan.extent, key)
     return ctx.weight(b.value, transform), nbytes // dtype.itemsize

@@ -262,6 +262,8 @@ def lower_elementwise(ctx: Context, node: Node) -> None:
     first = node.inputs[0]
     assert first is not None
     same = node.op.name == "cast" and first.dtype == out.dtype
+    if ctx.is_weight(out):
+        return  # done when the weight is set
     if same or (node.op.name in INTEGER_IDENTITY and first.dtype.is_int):
         ctx.alias(out, ctx.operand(first))
         return

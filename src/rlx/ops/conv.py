@@ -13,7 +13,7 @@ from rlx.ir.dims import AnyDim
 from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample
 from rlx.ir.types import TensorType
 from rlx.ops._rules import Rng, data, require_dtype, require_rank, same_dtype
-from rlx.ops.matmul import PRODUCT, Epilogue, epilogue_types, run_epilogue
+from rlx.ops.matmul import PRODUCT, Epilogue, epilogue_types, run_epilogue, stored_as
 
 GEOMETRY = (Attr("strides", "ints", None), Attr("pads", "ints", None), Attr("dilations", "ints", None),
             Attr("groups", "int", 1))

@@ -20,6 +20,7 @@ from rlx.passes.fuse_elementwise import fuse_elementwise
 from rlx.passes.fuse_matmul import fuse_matmul
 from rlx.passes.fuse_norm import fuse_add_norm, fuse_norm
 from rlx.passes.fuse_quantised import depthwise_in_floats, fuse_quantised
+from rlx.passes.half_weights import half_weights
 from rlx.passes.halves import widen_halves
 from rlx.passes.hoist import hoist_elementwise, look_up_one_hot, reduce_stacks
 from rlx.passes.layout import channels_last
@@ -165,6 +166,7 @@ DEFAULT = Pipeline([
     Pass("fuse-conv", fuse_conv, after=_BASE),
     Pass("winograd", use_winograd, after=_BASE),
     Pass("fuse-matmul", fuse_matmul, after=_BASE),
+    Pass("half-weights", half_weights, after=_BASE),
     Pass("fuse-add-norm", fuse_add_norm, after=_BASE),
     Pass("fuse-elementwise", fuse_elementwise, after=_BASE),
     Pass("tabulate", tabulate, evaluates=True, after=_BASE),

@@ -48,15 +48,16 @@ def takes_halves(node: Node, index: int) -> bool:
     out = node.outputs[0]
     if index != 1 or out.dtype != f32 or node.inputs[1] is None or node.inputs[1].rank < 2:
         return False
-    if node.op.name == "matmul":
-        return True
-    if node.op.name != "conv" or not out.type.is_static:
+    if node.op.name in ("matmul", "fused_matmul"):
+        return node.inputs[0] is not None and node.inputs[0].rank >= 2
+    if node.op.name not in ("conv", "conv_nhwc") or not out.type.is_static:
         return False
     weights = static_shape(node.inputs[1].shape, node.name)
     if weights[1] == 1 and node.attrs["groups"] > 1:
         return False  # depthwise: few weights, another kernel
     shape = static_shape(out.shape, node.name)
-    return not (len(shape) == 4 and takes(weights, node.attrs, (shape[0], *shape[2:])))
+    pixels = (shape[0], *shape[2:]) if node.op.name == "conv" else shape[:3]
+    return not (len(shape) == 4 and takes(weights, node.attrs, pixels))
 
 
 def _all_take(value: Value, readers: dict[Value, list[tuple[Node, int]]], *, gathers: bool = False) -> bool:
