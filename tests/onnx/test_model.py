@@ -295,6 +295,17 @@ def test_deep_nesting_is_refused_or_run(levels: int) -> None:
         assert rlx.load(data).run({"x": x, "p": np.asarray(True)})["z"] == -1
 
 
+def test_a_misspelt_input_is_named_with_the_nearest_names() -> None:
+    x = np.float32([1, 2])
+    m = model([helper.make_node("Add", ["signal", "gain"], ["y"])], {"signal": x, "gain": x}, ["y"])
+    for _ in range(2):  # before and after its shapes are known
+        with pytest.raises(rlx.UnknownNameError, match="no input 'singal'\nhint: did you mean 'signal'"):
+            m.run({"singal": x, "gain": x})
+        with pytest.raises(rlx.BindingError, match=r"\['gain'\] missing"):
+            m.run({"signal": x})
+        np.testing.assert_array_equal(m.run({"signal": x, "gain": x})["y"], x + x)
+
+
 def test_an_input_that_nothing_reads_may_be_left_out() -> None:
     x = np.float32([1, 2])
     m = model([helper.make_node("Neg", ["x"], ["y"])], {"x": x, "unused": x}, ["y"])

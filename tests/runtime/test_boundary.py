@@ -46,6 +46,27 @@ def test_r2_unknown_input_is_named(exe: rlx.CompiledGraph) -> None:
             call({"x": X, "q": X})
 
 
+def test_a_misspelt_input_is_named_with_the_nearest_names(exe: rlx.CompiledGraph) -> None:
+    g = rlx.Graph("near")
+    g.output("y", g.input("signal", ("n", 3), rlx.f32) + g.input("gain", (3,), rlx.f32))
+    open_sizes = rlx.compile(g)
+    fixed = rlx.compile(g, rlx.CompileOptions(dims={"n": 2}))
+    cached = rlx.DynamicDimCompileCache(g)
+    given = {"singal": X, "gain": X[0]}
+    for e in (open_sizes, fixed):
+        for call in (e.run, e.run_raw, e.run_typed, lambda x, e=e: e.run(x, out=None, threads=2)):
+            with pytest.raises(UnknownNameError, match="no input 'singal'\nhint: did you mean 'signal'"):
+                call(given)
+            with pytest.raises(BindingError, match="'gain' is missing"):
+                call({"signal": X})
+    with pytest.raises(UnknownNameError, match="no input 'singal'\nhint: did you mean 'signal'"):
+        cached.run(given)
+    raw = {"singal": (X.tobytes(), rlx.f32), "gain": X[0]}
+    with pytest.raises(UnknownNameError, match="did you mean 'signal'"):
+        fixed.run_typed(raw)
+    np.testing.assert_array_equal(open_sizes.run({"signal": X, "gain": X[0]})["y"], X + X[0])
+
+
 def test_r3_missing_input_is_named(exe: rlx.CompiledGraph) -> None:
     with pytest.raises(BindingError, match="'x' is missing"):
         exe.run({})

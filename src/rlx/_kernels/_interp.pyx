@@ -485,8 +485,7 @@ cdef class Executor:
     inputs, outputs : list of (name, dtype, shape, slot)
     helper : object
         `helper.coerce(i, value)` returns an array that fits input i or raises;
-        `helper.default(i)` returns the array of an input that was not given or
-        raises; `helper.unknown(inputs)` raises for names that are not inputs;
+        `helper.names(inputs)` raises for a name that is no input or is missing;
         `helper.out(i, array)` checks a caller's output; `helper.failed(error)`
         makes the exception of a failed run.
     """
@@ -630,10 +629,10 @@ cdef class Executor:
             for i in range(self.n_in):
                 found = PyDict_GetItem(inputs, self.in_names[i])
                 if found == NULL:
-                    value = self.helper.default(i)
-                else:
-                    matched += 1
-                    value = <object> found
+                    self.helper.names(inputs)
+                    raise KeyError(self.in_names[i])
+                matched += 1
+                value = <object> found
                 if not (cnp.PyArray_CheckExact(value)
                         and self.fits(self.ports + i, <cnp.ndarray> value)):
                     value = self.helper.coerce(i, value)
@@ -641,7 +640,7 @@ cdef class Executor:
                 self.held[i] = <PyObject *> value
                 self.base[self.ports[i].slot] = <char *> cnp.PyArray_DATA(<cnp.ndarray> value)
             if matched != len(inputs):
-                self.helper.unknown(inputs)
+                self.helper.names(inputs)
             made = []
             for i in range(self.n_out):
                 array = None

@@ -32,6 +32,26 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return f"\nhint: did you mean {' or '.join(map(repr, close))}?" if close else f"\nhint: known names are {names}"
 
 
+def check_names(given: Iterable[Any], known: Sequence[str], place: str) -> None:
+    """Every input is given and nothing else; a misspelt name is told before the one that is missing for it.
+
+    Raises
+    ------
+    UnknownNameError
+        A name is no input.
+    BindingError
+        An input is missing.
+    """
+    names = list(given)
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(f"{place}: no input {name!r}{nearest(name, known)}")
+    for name in known:
+        if name not in names:
+            raise BindingError(
+                f"{place}: every input must be given, {name!r} is missing; inputs are {list(known)}")
+
+
 def failure(status: int, info: NodeInfo, value: int, bound: int, position: int) -> RlxError:
     """The exception of a failed run."""
     place = info.place
@@ -88,16 +108,8 @@ class Helper:
             return first_rows(fit(value, port.dtype, wide, what), port.shape)
         return fit(value, port.dtype, port.shape, what)
 
-    def default(self, i: int) -> NoReturn:
-        names = [p.name for p in self.inputs]
-        raise BindingError(
-            f"graph {self.graph!r}: every input must be given, {self.inputs[i].name!r} is missing; inputs are {names}"
-        )
-
-    def unknown(self, given: Mapping[Any, Any]) -> NoReturn:
-        names = [p.name for p in self.inputs]
-        bad = next(k for k in given if k not in names)
-        raise UnknownNameError(f"graph {self.graph!r}: no input {bad!r}{nearest(bad, names)}")
+    def names(self, given: Mapping[Any, Any]) -> None:
+        check_names(given, [p.name for p in self.inputs], f"graph {self.graph!r}")
 
     def out(self, i: int, out: Any) -> Array | None:
         port = self.outputs[i]

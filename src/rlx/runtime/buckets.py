@@ -13,7 +13,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
 from rlx.options import CompileOptions, default_threads
 from rlx.runtime import kernels
-from rlx.runtime.binding import as_mapping, bind_sizes, first_rows, nearest, shape_of
+from rlx.runtime.binding import as_mapping, bind_sizes, check_names, first_rows, nearest, shape_of
 from rlx.runtime.cache import LRU, CacheStats
 from rlx.runtime.executable import CompiledGraph
 from rlx.runtime.report import MemoryReport, human, memory_of
@@ -184,10 +184,7 @@ class _OneGraph(_Entries[K]):
     def _sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
         """Named sizes as the shapes of inputs tell them."""
         names = [v.node.name for v in self.graph.inputs]
-        for name in names:
-            if name not in inputs:
-                raise BindingError(f"graph {self.graph.name!r}: every input must be given, {name!r} is missing; "
-                                   f"inputs are {names}")
+        check_names(inputs, names, f"graph {self.graph.name!r}")
         shapes = [shape_of(inputs[n], f"input {n!r} of graph {self.graph.name!r}") for n in names]
         return bind_sizes(self.graph.inputs, shapes, self.graph.name)
 

@@ -30,6 +30,7 @@ from rlx.runtime.binding import (
     Wide,
     as_mapping,
     bind_sizes,
+    check_names,
     check_threads,
     fit,
     from_bytes,
@@ -135,11 +136,11 @@ class CompiledGraph:
     def _select(self, inputs: Mapping[str, Any]) -> Variant | Staged:
         """The variant for the shapes of these inputs."""
         shapes = []
-        for v in self._extents.current.inputs:
+        known = self._extents.current.inputs
+        if any(v.node.name not in inputs for v in known):
+            check_names(inputs, [v.node.name for v in known], f"graph {self.graph.name!r}")
+        for v in known:
             name = v.node.name
-            if name not in inputs:
-                raise BindingError(f"graph {self.graph.name!r}: every input must be given, {name!r} is missing; "
-                                   f"inputs are {[i.node.name for i in self._bound.inputs]}")
             shape = shape_of(inputs[name], f"input {name!r} of graph {self.graph.name!r}")
             shapes.append(self._extents.first(name, shape))
         key = (self._extents.key(), tuple(shapes))
