@@ -15,7 +15,7 @@ LEVELS = kernels.available_levels()
 
 
 class State(ctypes.Structure):
-    _fields_ = [("seed", ctypes.c_uint64), ("counter", ctypes.c_uint64),
+    _fields_ = [("seed", ctypes.c_uint64), ("counter", ctypes.c_uint64), ("trip", ctypes.c_uint64),
                 ("backend", ctypes.c_int32), ("reserved", ctypes.c_int32)]
 
 
@@ -34,13 +34,13 @@ class Thunk(ctypes.Structure):
                 ("n_args", ctypes.c_int32), ("cost", ctypes.c_int64), ("reserved", ctypes.c_int64)]
 
 
-def with_state(name, args, attrs, extent, level, seed=0, counter=0, backend=0, pieces=None):
+def with_state(name, args, attrs, extent, level, seed=0, counter=0, backend=0, pieces=None, trip=0):
     """Call a kernel with a state of our own, in the given pieces of its range."""
     row = kernels.table(level).kernel(name)
     words = (ctypes.c_int64 * 16)(*pack_attrs(row, attrs))
     base = (ctypes.c_void_p * len(args))(*(a.ctypes.data for a in args))
     operands = (Argument * len(args))(*((i, 0, 0) for i in range(len(args))))
-    error, state = (ctypes.c_int64 * 4)(), State(seed, counter, backend, 0)
+    error, state = (ctypes.c_int64 * 4)(), State(seed, counter, trip, backend, 0)
     frame = Frame(ctypes.addressof(base), ctypes.addressof(error), None, ctypes.addressof(state),
                   0, 1)
     thunk = Thunk(row.address, ctypes.addressof(words), ctypes.addressof(operands), extent, 1, 0,
@@ -94,7 +94,7 @@ def test_cut_stream_and_levels(case, level):
     edges = [0, 1, 2, 5, 64, 65, 127, 500, n]
     with_state(name, [cut], attrs, n, level, 7, 3, pieces=list(itertools.pairwise(edges)))
     assert whole.tobytes() == cut.tobytes()
-    for change in ({"seed": 8}, {"counter": 4}, {"key": 6}):
+    for change in ({"seed": 8}, {"counter": 4}, {"trip": 5}, {"key": 6}):
         stream = {"seed": 7, "counter": 3} | {k: v for k, v in change.items() if k != "key"}
         with_state(name, [other], attrs | {k: v for k, v in change.items() if k == "key"}, n,
                    level, **stream)

@@ -123,3 +123,56 @@ def test_r43_r45_streams_differ_by_op_and_run_and_restart_with_the_seed() -> Non
     np.testing.assert_array_equal(e.run(zero)["a"], 0)
     with pytest.raises(rlx.ConfigError):
         rlx.RngOptions(seed=-1)
+
+
+def _walk(steps: int, draws: int = 4) -> rlx.Graph:
+    """Rows that a loop draws, one per trip."""
+    body = rlx.Graph("body")
+    i = body.input("i", (), rlx.i64)
+    body.output("go", ops.lt(i, body.constant(np.int64(steps))))
+    body.output("row", ops.random_uniform(shape=(draws,), dtype=rlx.f32, graph=body))
+    g = rlx.Graph("walk")
+    n = g.input("n", (), rlx.i64)
+    for name in ("a", "b"):
+        rows, _ = ops.loop(n, None, body=body, n_carried=0, bound=steps)
+        g.output(name, rows)
+    return g
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_random_ops_in_a_loop_draw_fresh_numbers_on_every_trip(optimize: bool) -> None:
+    e = rlx.compile(_walk(6), rlx.CompileOptions(optimize=optimize))
+    first, second = e.run({"n": np.int64(6)}), e.run({"n": np.int64(6)})
+    drawn = np.concatenate([first["a"], first["b"], second["a"], second["b"]]).reshape(-1)
+    assert len(np.unique(drawn)) == drawn.size
+    e.set_rng(rlx.RngOptions(seed=0))
+    np.testing.assert_array_equal(e.run({"n": np.int64(6)})["a"], first["a"])
+    np.testing.assert_array_equal(rlx.compile(_walk(6)).run({"n": np.int64(6)})["b"], first["b"])
+
+
+def test_nested_loops_draw_fresh_numbers_on_every_trip() -> None:
+    inner = rlx.Graph("inner")
+    x = inner.input("x", (), rlx.f32)
+    inner.output("y", x + ops.random_uniform(shape=(), dtype=rlx.f32, graph=inner))
+    outer = rlx.Graph("outer")
+    xs = outer.input("xs", (3,), rlx.f32)
+    outer.output("ys", ops.scan(xs, body=inner, n_carried=0, n_xs=1))
+    g = rlx.Graph("nested")
+    v = g.input("v", (4, 3), rlx.f32)
+    g.output("y", ops.scan(v, body=outer, n_carried=0, n_xs=1))
+    bits = [rlx.compile(g, rlx.CompileOptions(optimize=o)).run({"v": np.zeros((4, 3), np.float32)})[0]
+            for o in (True, False)]
+    assert len(np.unique(bits[0])) == 12
+    np.testing.assert_array_equal(bits[0], bits[1])
+
+
+@pytest.mark.parametrize("pred", [True, False])
+def test_a_branch_that_draws_gives_the_same_bits_with_passes_on_and_off(pred: bool) -> None:
+    branch = rlx.Graph("branch")
+    x = branch.input("x", (5,))
+    branch.output("y", x + ops.random_normal(shape=(5,), dtype=rlx.f32, graph=branch))
+    g = rlx.Graph("g")
+    g.output("y", ops.cond(g.constant(np.asarray(pred)), g.input("x", (5,)), then=branch, orelse=branch))
+    on, off = (rlx.compile(g, rlx.CompileOptions(optimize=o)).run({"x": np.zeros(5, np.float32)})[0]
+               for o in (True, False))
+    np.testing.assert_array_equal(on, off)

@@ -47,6 +47,16 @@ cdef extern from "numpy/arrayobject.h":
 cdef extern from "clock.h" nogil:
     int64_t rlx_now_ns()
 
+cdef extern from "state.h" nogil:
+    ctypedef struct rlx_state:
+        uint64_t seed
+        uint64_t counter
+        uint64_t trip
+        int32_t backend
+        int32_t reserved
+
+    uint64_t rlx_trip(uint64_t outer, int64_t i)
+
 # A thunk cheaper than this is not worth a hand-over to another thread.
 cdef int64_t SPLIT_NS = 12_000
 # How much estimated work may pass between two looks at pending signals.
@@ -173,9 +183,10 @@ cdef inline char *arg_pointer(const rlx_thunk *t, const rlx_frame *f, int64_t i)
     return f.base[t.args[i].slot] + t.args[i].offset
 
 
-cdef int run_body(const Plan *plan, char **base, const rlx_frame *outer) noexcept nogil:
+cdef int run_body(const Plan *plan, char **base, const rlx_frame *outer, void *state) noexcept nogil:
     cdef rlx_frame frame = outer[0]
     frame.base = base
+    frame.state = state
     return execute(plan, &frame, outer.n_threads)
 
 
@@ -190,7 +201,7 @@ cdef int control_if(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t 
     cdef char **base = <char **> arg_pointer(t, f, 1)
     for i in range(n):
         base[i] = arg_pointer(t, f, slots[i])
-    return run_body(<const Plan *> <intptr_t> (a[0] if taken else a[1]), base, f)
+    return run_body(<const Plan *> <intptr_t> (a[0] if taken else a[1]), base, f, f.state)
 
 
 cdef enum:
@@ -228,6 +239,8 @@ cdef int control_loop(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_
     cdef char *result
     cdef char *spare
     cdef int64_t kind, which
+    cdef rlx_state state = (<rlx_state *> f.state)[0]  # random ops draw fresh numbers on every trip
+    cdef uint64_t outer = state.trip
     if trips != NULL and (<int64_t *> trips)[0] < limit:
         limit = (<int64_t *> trips)[0]
     go_on[0] = 1 if start == NULL else (<uint8_t *> start)[0]
@@ -256,7 +269,8 @@ cdef int control_loop(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_
                 base[k] = <char *> go_on
             else:
                 base[k] = arg_pointer(t, f, which) + at * slots[3 * k + 2]
-        status = run_body(plan, base, f)
+        state.trip = rlx_trip(outer, i)
+        status = run_body(plan, base, f, &state)
         if status != RLX_OK:
             return <int> status
         for k in range(n_carried):
@@ -410,14 +424,6 @@ cdef class Outputs:
         return f"Outputs({parts})"
 
 
-cdef extern from "state.h" nogil:
-    ctypedef struct rlx_state:
-        uint64_t seed
-        uint64_t counter
-        int32_t backend
-        int32_t reserved
-
-
 @cython.final
 cdef class RunState:
     """Random numbers of an executable: seed, number of the run, backend (0 Philox, 1 zeros)."""
@@ -428,6 +434,7 @@ cdef class RunState:
         self.state.seed = seed
         self.state.counter = counter
         self.state.backend = backend
+        self.state.trip = 0
         self.state.reserved = 0
 
     @property

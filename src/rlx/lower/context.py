@@ -115,8 +115,10 @@ class Context:
     """Lowers one graph."""
 
     def __init__(self, graph: Graph, max_threads: int, has_kernel: Callable[[str], bool],
-                 isa: str | None = None, optimise: Callable[[Graph], Graph] = lambda g: g) -> None:
+                 isa: str | None = None, optimise: Callable[[Graph], Graph] = lambda g: g,
+                 path: str | None = None) -> None:
         self.graph = graph
+        self.path = graph.name if path is None else path  # where a body is; names the streams of random ops
         self.optimise = optimise
         self._node = 0
         self.max_threads = max_threads

@@ -14,9 +14,9 @@ from rlx.lower.program import Arg, AttrItem, BodyRef, Program
 FIXED, CARRIED_IN, CARRIED_OUT, X, Y, COUNTER, GO_ON = range(7)
 
 
-def compile_body(ctx: Context, body: Graph) -> Program:
+def compile_body(ctx: Context, body: Graph, path: str) -> Program:
     """Optimise, lower and plan a body; its nodes are appended to the outer program's."""
-    inner = Context(ctx.optimise(body), ctx.max_threads, ctx.has_kernel, ctx.isa, ctx.optimise)
+    inner = Context(ctx.optimise(body), ctx.max_threads, ctx.has_kernel, ctx.isa, ctx.optimise, f"{ctx.path}/{path}")
     program = inner.lower()
     memory.plan(program)
     memory.check(program)
@@ -46,7 +46,7 @@ def _fixed_slots(ctx: Context, args: _Args, program: Program, scratch: int) -> t
 @lowering("cond")
 def lower_cond(ctx: Context, node: Node) -> None:
     """Both branches share one scratch and one table."""
-    programs = [compile_body(ctx, node.attrs[k]) for k in ("then", "orelse")]
+    programs = [compile_body(ctx, node.attrs[k], f"{node.name}.{k}") for k in ("then", "orelse")]
     args = _Args()
     pred = node.inputs[0]
     assert pred is not None
@@ -68,11 +68,11 @@ def lower_cond(ctx: Context, node: Node) -> None:
 
 
 def _loop_call(
-    ctx: Context, body: Graph, *, trips: Value | None, start: Value | None, bound: int, carried: list[Value],
+    ctx: Context, node: Node, *, trips: Value | None, start: Value | None, bound: int, carried: list[Value],
     xs: list[Value], captures: list[Value], results: list[Value], rows: list[Value], count: Value | None,
     counts: bool, reverse: bool,
 ) -> None:
-    program = compile_body(ctx, body)
+    program = compile_body(ctx, node.attrs["body"], node.name)
     args = _Args()
     args.add(ctx.maybe(trips))
     args.add(ctx.maybe(start))
@@ -123,7 +123,7 @@ def lower_loop(ctx: Context, node: Node) -> None:
     values = [v for v in node.inputs[2:] if v is not None]
     bound = node.attrs["bound"]
     _loop_call(
-        ctx, node.attrs["body"], trips=node.inputs[0], start=node.inputs[1], bound=2**62 if bound is None else bound,
+        ctx, node, trips=node.inputs[0], start=node.inputs[1], bound=2**62 if bound is None else bound,
         carried=values[:n], xs=[], captures=values[n:], results=list(node.outputs[:n]),
         rows=list(node.outputs[n:-1]), count=node.outputs[-1], counts=True, reverse=False,
     )
@@ -136,7 +136,7 @@ def lower_scan(ctx: Context, node: Node) -> None:
     values = [v for v in node.inputs if v is not None]
     length = values[n].shape[0] if m else node.attrs["length"]
     _loop_call(
-        ctx, node.attrs["body"], trips=None, start=None, bound=int(length), carried=values[:n], xs=values[n : n + m],
+        ctx, node, trips=None, start=None, bound=int(length), carried=values[:n], xs=values[n : n + m],
         captures=values[n + m :], results=list(node.outputs[:n]), rows=list(node.outputs[n:]), count=None,
         counts=False, reverse=node.attrs["reverse"],
     )

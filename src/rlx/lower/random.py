@@ -9,7 +9,7 @@ from rlx.lower.context import Context, lowering, per_thread, shape_of, size_of
 def key_of(ctx: Context, node: Node) -> int:
     """The op's key: its `seed`, or a hash of where it is."""
     seed = node.attrs["seed"]
-    text = f"{ctx.graph.name}/{node.name}" if seed is None else f"seed {seed}"
+    text = f"{ctx.path}/{node.name}" if seed is None else f"seed {seed}"
     return zlib.crc32(text.encode())
 
 

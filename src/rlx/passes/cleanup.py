@@ -76,6 +76,12 @@ def _attr_key(value: Any) -> Any:
     return value
 
 
+def draws(node: Node) -> bool:
+    """Whether a node draws random numbers, itself or in a body."""
+    bodies = [g for g in node.attrs.values() if isinstance(g, Graph)] if node.op.has("control") else []
+    return node.op.has("random") or any(draws(n) for g in bodies for n in g.nodes)
+
+
 def merge_common(graph: Graph) -> Graph:
     """One node for equal pure nodes on equal operands; small equal constants too."""
     seen: dict[Any, Node] = {}
@@ -86,7 +92,7 @@ def merge_common(graph: Graph) -> Graph:
             if node.op is not CONSTANT or array is None or array.nbytes > 256:
                 continue
             key: Any = ("const", array.dtype.str, array.shape, array.tobytes())
-        elif node.op.has("random") or node.op.has("stateful"):
+        elif node.op.has("stateful") or draws(node):
             continue
         else:
             operands = tuple([-1 if v is None else id(same.get(v, v)) for v in node.inputs])
@@ -215,20 +221,29 @@ def _nbytes(v: Value) -> int:
 
 
 def inline_branches(graph: Graph) -> Graph:
-    """Replace a `cond` whose predicate is constant by the branch that is taken."""
-    if not any(n.op.name == "cond" and n.inputs[0] is not None and n.inputs[0].array is not None for n in graph.nodes):
+    """Replace a `cond` whose predicate is constant by the branch that is taken.
+
+    One that draws random numbers stays: their streams depend on where the ops are.
+    """
+    decided = {id(n) for n in graph.nodes if n.op.name == "cond" and _predicate(n) is not None and not draws(n)}
+    if not decided:
         return graph
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        pred = node.inputs[0] if node.op.name == "cond" else None
-        if pred is None or pred.array is None:
+        if id(node) not in decided:
             rewriter.copy(node)
             continue
-        body: Graph = node.attrs["then" if pred.array.reshape(-1)[0] else "orelse"]
+        body: Graph = node.attrs["then" if _predicate(node) else "orelse"]
         captures = [rewriter.get(v) for v in node.inputs[1:]]
         for old, new in zip(node.outputs, inline(rewriter.graph, body, captures), strict=True):
             rewriter.replace(old, new)
     return inline_branches(rewriter.finish())
+
+
+def _predicate(node: Node) -> bool | None:
+    """The constant predicate of a `cond`."""
+    pred = node.inputs[0]
+    return None if pred is None or pred.array is None else bool(pred.array.reshape(-1)[0])
 
 
 def inline(graph: Graph, body: Graph, values: Sequence[Value | None]) -> list[Value]:

@@ -1,7 +1,7 @@
 /* Philox4x32-10 (Salmon et al. 2011, the constants of Random123).
  *
- * A stream is (seed, op key, run counter). The key is the seed; the 128-bit
- * counter is, from the low word up: block (low 32 bits); block (next 8 bits) and
+ * A stream is (seed, op key, run counter, trip). The key is the seed, inside a loop
+ * xor a hash of the trip; the 128-bit counter is, from the low word up: block (low 32 bits); block (next 8 bits) and
  * run (its high 24 bits); op key; run (low 32 bits). So no two ops, runs or
  * elements share a block. A block gives four words; word w of a stream is word
  * w % 4 of block w / 4. */
@@ -23,7 +23,7 @@ typedef struct rlx_stream {
 static inline rlx_stream rlx_stream_of(const rlx_frame *f, int64_t key) {
     const rlx_state *s = (const rlx_state *)f->state;
     rlx_stream r = {0, 0, (uint32_t)key, 0};
-    if (s) r.seed = s->seed, r.run = s->counter, r.zeros = s->backend == RLX_RNG_ZEROS;
+    if (s) r.seed = s->seed ^ s->trip, r.run = s->counter, r.zeros = s->backend == RLX_RNG_ZEROS;
     return r;
 }
 
