@@ -61,6 +61,10 @@ class Outputs:
     def items(self) -> Iterator[tuple[str, _Array]]: ...
 
 @final
+class Targets:
+    def __init__(self, arrays: list[_Array | None], rest: object) -> None: ...
+
+@final
 class RunState:
     @property
     def seed(self) -> int: ...

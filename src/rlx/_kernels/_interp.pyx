@@ -425,6 +425,39 @@ cdef class Outputs:
 
 
 @cython.final
+cdef class Targets:
+    """Memory of outputs that are state: trusted, and handed out as read-only views.
+
+    Parameters
+    ----------
+    arrays : list
+        Per output: a C-contiguous array of its type that nobody else reads or writes (an input of the run
+        only where the program may write over it), or None.
+    rest : object
+        What the caller gave for the other outputs, as `out` of `Executor.run`.
+    """
+
+    cdef list arrays
+    cdef object rest
+
+    def __init__(self, list arrays, object rest):
+        self.arrays = arrays
+        self.rest = rest
+
+
+cdef object read_only(cnp.ndarray array):
+    """A view of a whole array that cannot be written."""
+    cdef object dtype = array.descr
+    cdef object view
+    Py_INCREF(dtype)
+    view = PyArray_NewFromDescr(<PyTypeObject *> cnp.ndarray, <void *> dtype, cnp.PyArray_NDIM(array),
+                                cnp.PyArray_DIMS(array), NULL, cnp.PyArray_DATA(array),
+                                cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_ALIGNED, NULL)
+    cnp.set_array_base(view, array)
+    return view
+
+
+@cython.final
 cdef class RunState:
     """Random numbers of an executable: seed, number of the run, backend (0 Philox, 1 zeros)."""
 
@@ -629,8 +662,12 @@ cdef class Executor:
         cdef list copies = None
         cdef tuple results
         cdef list made
+        cdef list targets = None
         if self.guard.running:
             self.helper.busy()
+        if type(out) is Targets:
+            targets = (<Targets> out).arrays
+            out = (<Targets> out).rest
         self.guard.running = 1
         try:
             for i in range(self.n_in):
@@ -651,7 +688,9 @@ cdef class Executor:
             made = []
             for i in range(self.n_out):
                 array = None
-                if out is not None:
+                if targets is not None and targets[i] is not None:
+                    array = targets[i]
+                elif out is not None:
                     value = self.helper.out(i, out)
                     if value is not None:
                         self.check_apart(i, made + [v for _, v in copies or ()], value)
@@ -677,6 +716,10 @@ cdef class Executor:
                 for i, value in copies:
                     value[...] = made[i]
                     made[i] = value
+            if targets is not None:
+                for i in range(self.n_out):
+                    if targets[i] is not None:
+                        made[i] = read_only(made[i])
             results = tuple(made)
         finally:
             for i in range(self.n_in):

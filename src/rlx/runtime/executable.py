@@ -3,7 +3,7 @@
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,8 @@ from rlx.runtime.cache import LRU, VARIANTS
 from rlx.runtime.extent import ExtentReport, bind_options
 from rlx.runtime.report import Explanation, MemoryReport, Profile, Signature, explain, memory_of
 from rlx.runtime.staged import Staged, is_dynamic
-from rlx.runtime.state import Handles
+from rlx.runtime.state import Handles, handles_of, with_inputs
+from rlx.runtime.stateful import Stateful
 from rlx.runtime.variant import Variant, collector_paused, settle
 from rlx.runtime.weights import WeightStore
 
@@ -65,7 +66,7 @@ if hasattr(os, "register_at_fork"):
 Key = tuple[tuple[tuple[str, int], ...], tuple[tuple[int, ...], ...] | None]
 
 
-class CompiledGraph:
+class CompiledGraph(Stateful):
     """An executable graph. Made by `rlx.compile`; runs one call at a time.
 
     Attributes
@@ -99,7 +100,7 @@ class CompiledGraph:
         self._extents = bind_options(graph, options)
         self._bound = self._extents.full
         self._open = sorted(self._bound.symbols())
-        self._handles = Handles(self._bound)
+        self._handles = handles_of(self._bound)
         self._full: Variant | Staged | None = None
         _LIVE.add(self)
         if not self._open:
@@ -153,13 +154,16 @@ class CompiledGraph:
         return found
 
     def _given_params(self) -> dict[str, Array]:
-        missing = [n for n, a in self._params.items() if a is None]
+        return self._given_params_of(self._params)
+
+    def _given_params_of(self, names: Iterable[str]) -> dict[str, Array]:
+        missing = [n for n in names if self._params[n] is None]
         if missing:
             raise BindingError(
                 f"graph {self.graph.name!r}: every parameter must be set before the first run, got none for {missing}"
                 "\nhint: call set_params({...})"
             )
-        return {n: a for n, a in self._params.items() if a is not None}
+        return {n: a for n in names if (a := self._params[n]) is not None}
 
     def _upload(self) -> None:
         params = self._given_params()
@@ -187,17 +191,15 @@ class CompiledGraph:
         if stateful:
             given = self._handles.feed(given)
         variant = self._prepare(given)
-        if raw and not isinstance(variant, Staged):
-            if variant.raw_outputs is None:
-                variant.raw_outputs = [np.empty(p.shape, p.dtype.numpy) for p in variant.compiled.program.outputs]
-            out = variant.raw_outputs
+        kept = variant.kept_outputs() if raw and not isinstance(variant, Staged) else None
         try:
-            results = variant.executor.run(given, threads, out)
+            if stateful:
+                return self._handles.run(variant, given, threads, out, kept)
+            if kept is not None:
+                out = _interp.Targets(kept, None)
+            return variant.executor.run(given, threads, out)
         except (MemoryError, OverflowError) as error:
             raise out_of_memory(error, self.graph.name) from None
-        if stateful:
-            self._handles.absorb(results, raw or out is not None)
-        return results
 
     # -- running ----------------------------------------------------------------
 
@@ -263,31 +265,30 @@ class CompiledGraph:
     def run_raw(self, inputs: Mapping[str, Any]) -> list[Array]:
         """Run into buffers that the executable keeps; the views are valid until its next run_raw or run_slots."""
         results = self._execute(as_mapping(inputs, "inputs"), 0, None, raw=True)
-        views = [a.view() for a in results]
-        for view in views:
-            view.flags.writeable = False
-        return views
+        for array in results:
+            array.flags.writeable = False
+        return list(results)
 
     def run_slots(self, arrays: Sequence[Any]) -> list[Array]:
-        """As `run_raw`, inputs by position in the order of the signature.
+        """As `run_raw`, inputs by position in the order of the signature; None leaves an input to its handle.
 
         Raises
         ------
         BindingError
             The number of arrays is not the number of inputs.
         """
-        names = [v.node.name for v in self._bound.inputs]
+        names = [v.node.name for v in self.graph.inputs]
         if not isinstance(arrays, Sequence):
             raise BindingTypeError(f"run_slots: must be a sequence of arrays, got {type(arrays).__name__}")
         if len(arrays) != len(names):
             raise BindingError(f"run_slots: number of arrays must be {len(names)} ({names}), got {len(arrays)}")
-        return self.run_raw(dict(zip(names, arrays, strict=True)))
+        return self.run_raw({n: a for n, a in zip(names, arrays, strict=True) if a is not None})
 
     # -- parameters -------------------------------------------------------------
 
     def _param(self, name: str) -> Value:
-        for v in self._bound.params:
-            if v.node.name == name:
+        for v in (*self._bound.params, *self._bound.inputs):
+            if v.node.name == name and (name in self._params or name in self._handles.params):
                 return v
         raise UnknownNameError(f"graph {self.graph.name!r}: no parameter {name!r}{nearest(name, self._params)}")
 
@@ -299,6 +300,9 @@ class CompiledGraph:
         UnknownNameError, BindingError
             No such parameter, or another shape or element type.
         """
+        if name in self._handles.params:
+            self._handles.set_param(name, array)
+            return
         v = self._param(name)
         shape = v.shape if v.type.is_static else shape_of(array, f"parameter {name!r}")
         fitted = fit(array, v.dtype, shape, f"parameter {name!r} of graph {self.graph.name!r}")  # type: ignore[arg-type]
@@ -330,6 +334,8 @@ class CompiledGraph:
             It has not been set.
         """
         self._param(name)
+        if name in self._handles.params:
+            return self._handles.read(name)
         array = self._params[name]
         if array is None:
             raise BindingError(f"parameter {name!r}: must be set before it is read, got none")
@@ -337,34 +343,29 @@ class CompiledGraph:
 
     # -- state --------------------------------------------------------------------
 
-    def bind_handle(self, name: str, array: Any) -> None:
-        """Keep an array between runs as the default of the input called `name`.
+    def _state(self) -> Handles:
+        return self._handles
 
-        An explicit input of a run overrides it for that run. A handle called
-        `out{i}` is replaced by output i after every run; see also `link`.
+    def link(self, output: str, handle: str, *, append: bool = False) -> None:  # noqa: D102
+        if handle in self._params:
+            self._free_param(handle)
+        super().link(output, handle, append=append)
 
-        Raises
-        ------
-        UnknownNameError, BindingError
-            No such input (or output), or another shape or element type.
-        """
-        self._handles.bind(name, array)
+    link.__doc__ = Stateful.link.__doc__
 
-    def link(self, output: str, handle: str) -> None:
-        """After every run, output `output` becomes the value of handle `handle`, without a copy."""
-        self._handles.link(output, handle)
-
-    def read_handle(self, name: str) -> Array:
-        """A copy of a handle's value."""
-        return self._handles.read(name)
-
-    def unbind_handle(self, name: str) -> None:
-        """Forget a handle and its links."""
-        self._handles.unbind(name)
-
-    def handles(self) -> dict[str, Array]:
-        """Copies of all handles by name."""
-        return {name: self._handles.read(name) for name in self._handles.values}
+    def _free_param(self, name: str) -> None:
+        """Turn a parameter into state: the graph is compiled anew with an input in its place."""
+        value = self._given_params_of([name])[name]
+        if self._extents.actual:
+            raise BindingError(f"graph {self.graph.name!r}: parameter {name!r} must be linked at full extents, "
+                               f"got {self._extents.actual}\nhint: set_active_extent(name, None) before, again after")
+        self._extents = Extents(with_inputs(self._extents.graph, {name}), self._extents.upper)
+        self._bound = self._extents.full
+        self._variants.clear()
+        self._full = self._variant = None if self._open else self._make(self._bound)
+        del self._params[name]
+        self._dirty = True
+        self._handles.add_param(name, next(v.type for v in self._bound.inputs if v.node.name == name), value)
 
     # -- extents --------------------------------------------------------------------
 

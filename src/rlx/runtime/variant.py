@@ -4,7 +4,10 @@ import contextlib
 import gc
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from rlx._kernels import _interp
+from rlx._kernels._cells import Wiring
 from rlx.compiler import Compiled
 from rlx.errors import SizeError
 from rlx.ir.opdef import Array
@@ -104,6 +107,7 @@ class Variant:
         self.executor.bind(0, self.scratch)
         self._param_shapes = {v.node.name: static_shape(v.shape, v.name) for v in compiled.graph.params}
         self.raw_outputs: list[Array] | None = None
+        self.wiring: Wiring | None = None
         for i, weight in enumerate(program.weights):
             if weight.param is None:
                 slot = program.weight_slot(i)
@@ -125,6 +129,12 @@ class Variant:
                 axes = self.helper.wide.params.get(name, frozenset())
                 array = rows_of_param(params[name], self._param_shapes[name], axes, what)
                 self.executor.bind(program.weight_slot(i), self.store.get(weight, array))
+
+    def kept_outputs(self) -> list[Array]:
+        """Arrays for `run_raw`, allocated once."""
+        if self.raw_outputs is None:
+            self.raw_outputs = [np.empty(p.shape, p.dtype.numpy) for p in self.compiled.program.outputs]
+        return self.raw_outputs
 
     def set_state(self, state: _interp.RunState) -> None:
         """Draw random numbers from `state`."""
