@@ -62,7 +62,7 @@ class Outputs:
 
 @final
 class Targets:
-    def __init__(self, arrays: list[_Array | None], rest: object) -> None: ...
+    def __init__(self, arrays: list[_Array | None] | list[_Array], rest: object) -> None: ...
 
 @final
 class RunState:
@@ -82,6 +82,8 @@ class Executor:
     guard: Guard
     state: RunState
     limit: int
+    source: Any
+    wiring: Any
     @property
     def threads(self) -> int: ...
     @property

@@ -547,6 +547,8 @@ cdef class Executor:
     cdef public object spent
     cdef public RunState state
     cdef public int limit  # threads that scratch has room for
+    cdef public object source  # the planned program
+    cdef public object wiring  # what linked outputs mean for it
 
     def __cinit__(self, Program program, list inputs, list outputs, object helper, int threads):
         cdef int i, j

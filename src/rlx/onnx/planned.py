@@ -18,12 +18,14 @@ from rlx.errors import BindingError, BindingTypeError, UnknownNameError
 from rlx.onnx.elements import numpy_type
 from rlx.onnx.plans import ABSENT, Plans
 from rlx.onnx.steps import Guard, Segment, Step, content
+from rlx.runtime.stateful import Stateful
 
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
     from rlx.ir.graph import Graph
     from rlx.options import CompileOptions
     from rlx.runtime.report import Explanation, MemoryReport, Profile
+    from rlx.runtime.state import Handles
     from rlx.runtime.variant import Variant
 
 Dim = int | str | None
@@ -97,7 +99,7 @@ class Guarded:
         raise KeyError
 
 
-class PlannedModel:
+class PlannedModel(Stateful):
     """A model as its plans: what `rlx.load` of an ahead-of-time file gives, and the base of `Model`.
 
     Parameters
@@ -124,6 +126,7 @@ class PlannedModel:
         self._outputs = outputs
         self._index = index
         self._metadata = metadata
+        self._handles: Handles | None = None  # made when the first one is bound
         self._required = tuple(n for n, t in inputs.items() if not t.default)
         self._direct: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._fast = not options.poison and options.busy != "wait"
@@ -160,6 +163,8 @@ class PlannedModel:
         """
         if inputs is None:
             inputs = {}
+        if self._handles is not None and self._handles.active:
+            return self._run_stateful(self._handles, inputs, threads, out)
         try:
             executor = self._direct[tuple([inputs[n].shape for n in self._required])]
             if len(inputs) != len(self._required):
@@ -224,6 +229,59 @@ class PlannedModel:
             self._direct.clear()
         self._direct[tuple(v.shape for v in arrays)] = found
         return found if isinstance(found, _interp.Executor) else None
+
+    # -- state ------------------------------------------------------------------------------
+
+    def _state(self) -> "Handles":
+        if self._handles is None:
+            from rlx.runtime.state import Handles, Place
+
+            def place(t: Declared, shape: tuple[Dim, ...] | None) -> Place:
+                dtype = dtypes.from_onnx(t.code) if t.kind == "tensor" else None
+                return Place(dtype, None if shape is None else (None,) * len(shape))
+
+            inputs = {n: place(t, t.shape) for n, t in self._inputs.items()}
+            outputs = {n: place(t, None) for n, t in self._outputs.items() if t.kind == "tensor"}
+            self._handles = Handles(f"model {self.name!r}", inputs, outputs)
+        return self._handles
+
+    def _run_stateful(
+        self, handles: "Handles", inputs: Mapping[str, Any], threads: int | None, out: Any
+    ) -> _interp.Outputs:
+        """Run with handles as defaults, and take linked outputs."""
+        if threads is not None:
+            from rlx.runtime.binding import check_threads
+
+            threads = check_threads(threads)
+        if self._options.busy == "wait":
+            with self._lock:
+                return self._run_in_steps(handles, inputs, threads, out)
+        given = handles.feed(inputs if type(inputs) is dict else dict(inputs))
+        executor: Any = None
+        try:
+            if len(given) == len(self._required):
+                executor = self._direct[tuple([given[n].shape for n in self._required])]
+                if type(executor) is Guarded:
+                    executor = executor.pick(given)
+        except (KeyError, AttributeError, TypeError):
+            executor = None
+        if type(executor) is _interp.Executor:
+            return handles.run(executor, given, threads or 0, out)
+        if type(executor) is Route and out is None and threads is None:
+            results = executor.run(given)
+            if results is not None:
+                handles.adopt(results, False)
+                return results
+        return self._run_in_steps(handles, given, threads, out)
+
+    def _run_in_steps(
+        self, handles: "Handles", inputs: Mapping[str, Any], threads: int | None, out: Any
+    ) -> _interp.Outputs:
+        """Run by the plan, whose steps make their own arrays."""
+        given = handles.feed(inputs if type(inputs) is dict else dict(inputs))
+        results = self._run_bound(self._bind(given), threads, out)
+        handles.adopt(results, out is not None)
+        return results
 
     def _copy_out(self, results: list[Any], out: Any) -> list[Any]:
         from rlx.runtime.binding import nearest

@@ -38,7 +38,7 @@ from rlx.runtime.binding import (
     shape_of,
 )
 from rlx.runtime.cache import LRU, VARIANTS
-from rlx.runtime.extent import ExtentReport, bind_options
+from rlx.runtime.extent import ExtentReport, Extents, bind_options
 from rlx.runtime.report import Explanation, MemoryReport, Profile, Signature, explain, memory_of
 from rlx.runtime.staged import Staged, is_dynamic
 from rlx.runtime.state import Handles, handles_of, with_inputs
@@ -194,7 +194,7 @@ class CompiledGraph(Stateful):
         kept = variant.kept_outputs() if raw and not isinstance(variant, Staged) else None
         try:
             if stateful:
-                return self._handles.run(variant, given, threads, out, kept)
+                return self._handles.run(variant.executor, given, threads, out, kept)
             if kept is not None:
                 out = _interp.Targets(kept, None)
             return variant.executor.run(given, threads, out)
@@ -346,7 +346,7 @@ class CompiledGraph(Stateful):
     def _state(self) -> Handles:
         return self._handles
 
-    def link(self, output: str, handle: str, *, append: bool = False) -> None:  # noqa: D102
+    def link(self, output: str, handle: str, *, append: bool = False) -> None:
         if handle in self._params:
             self._free_param(handle)
         super().link(output, handle, append=append)

@@ -18,7 +18,6 @@ from rlx.lower.inplace import over_inputs
 from rlx.lower.program import Port
 from rlx.runtime.binding import fit, nearest, shape_of
 from rlx.runtime.staged import Staged
-from rlx.runtime.variant import Variant
 
 
 @dataclass(frozen=True)
@@ -127,10 +126,11 @@ class Handles:
 
     def _fit(self, array: Any, declared: Place, what: str, axis: int | None = None) -> Array:
         """The array as its place wants it; along `axis` any size will do."""
-        if declared.dtype is None or declared.shape is None:
-            raise BindingTypeError(f"{what}: a handle must be a tensor of a type and rank that are declared, "
-                                   f"got {declared}")
+        if declared.dtype is None:
+            raise BindingTypeError(f"{what}: a handle must be a tensor of a declared type, got {declared}")
         given = shape_of(array, what)
+        if declared.shape is None:
+            return fit(array, declared.dtype, given, what)
         if len(given) != len(declared.shape):
             raise BindingError(f"{what}: rank must be {len(declared.shape)} ({declared}), got shape {given}")
         shape = tuple(d if isinstance(d, int) and i != axis else n
@@ -323,24 +323,25 @@ class Handles:
         return Wiring(self.links, whole, rows, len(outputs))
 
     def run(
-        self, variant: Variant | Staged, given: dict[str, Any], threads: int, out: Any, kept: list[Array] | None = None
+        self, executor: _interp.Executor | Staged, given: dict[str, Any], threads: int, out: Any,
+        kept: list[Array] | None = None,
     ) -> _interp.Outputs:
         """Run a program with linked outputs in the memory of their handles, which hold them afterwards.
 
         The others go to `out`, or to the arrays of `kept`.
         """
-        if not isinstance(variant, Variant):
-            results = variant.executor.run(given, threads, out)
+        if not isinstance(executor, _interp.Executor):
+            results = executor.run(given, threads, out)
             self.adopt(results, out is not None)
             return results
-        wiring = variant.wiring
+        wiring = executor.wiring
         if wiring is None or wiring.links is not self.links:
-            program = variant.compiled.program
-            variant.wiring = wiring = self.wire(program.inputs, program.outputs, over_inputs(program))
+            program = executor.source
+            executor.wiring = wiring = self.wire(program.inputs, program.outputs, over_inputs(program))
         for _, cell, port in wiring.rows:
             self._check_room(cell, port)
         targets = wiring.targets(given, out, set() if out is None else _given_outputs(out), kept)
-        results = variant.executor.run(given, threads, targets)
+        results = executor.run(given, threads, targets)
         wiring.absorb(results.values_)
         if wiring.rows:
             self._append([(cell, results[i]) for i, cell, _ in wiring.rows])
@@ -377,7 +378,8 @@ class Handles:
         grown: dict[int, tuple[Cell, int]] = {}
         for cell, array in rows:
             assert cell.axis is not None and cell.length is not None
-            memory, before = cell.own(), (slice(None),) * cell.axis
+            memory: Any = cell.own()
+            before = (slice(None),) * cell.axis
             n, at = array.shape[cell.axis], cell.length.array
             if at.size == 1:
                 start = int(at.reshape(-1)[0])
@@ -395,7 +397,7 @@ class Handles:
 
 def _agree(want: Place, have: Place, axis: int | None) -> bool:
     """Whether an output may become a handle's value; `axis` may differ."""
-    if want.dtype != have.dtype or (want.shape is None) != (have.shape is None):
+    if want.dtype != have.dtype and have.dtype is not None:
         return False
     if want.shape is None or have.shape is None:
         return True

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from rlx._kernels import _interp
-from rlx._kernels._cells import Wiring
 from rlx.compiler import Compiled
 from rlx.errors import SizeError
 from rlx.ir.opdef import Array
@@ -99,6 +98,7 @@ class Variant:
         self.helper = Helper(program.inputs, program.outputs, program.nodes, name, wide)
         self.executor = _interp.Executor(self.linked, ins, outs, self.helper, threads)
         self.executor.limit = program.max_threads
+        self.executor.source = program
         if state is not None:
             self.executor.state = state
         check_memory(program, name)
@@ -107,7 +107,6 @@ class Variant:
         self.executor.bind(0, self.scratch)
         self._param_shapes = {v.node.name: static_shape(v.shape, v.name) for v in compiled.graph.params}
         self.raw_outputs: list[Array] | None = None
-        self.wiring: Wiring | None = None
         for i, weight in enumerate(program.weights):
             if weight.param is None:
                 slot = program.weight_slot(i)
