@@ -1,0 +1,126 @@
+"""Peak memory of loading a model and running it three times: rlx against ONNX Runtime.
+
+    bench_memory.py LIST [--only TEXT ...] [--threads 1] [--json OUT] [--least 1.0]
+
+Every figure comes from a process of its own: the inputs are read, the library is imported (the
+base), the model is loaded and run. The peak is the high-water mark of resident memory that the
+system keeps (VmHWM). `ratio` is ONNX Runtime's peak over rlx's: above 1, rlx needs less. The exit
+status is 1 if a model is below `--least`, 2 if nothing was measured.
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import model_list
+
+MIB = 1 << 20
+RUNS = 3
+
+
+def status() -> dict[str, int]:
+    """Bytes resident now and at most, of this process."""
+    found = {}
+    for line in Path("/proc/self/status").read_text().splitlines():
+        key, _, rest = line.partition(":")
+        if key in ("VmHWM", "VmRSS"):
+            found[key] = int(rest.split()[0]) * 1024
+    return found
+
+
+def worker(library: str, model: str, inputs: str, threads: int) -> dict[str, int]:
+    """Load and run in this process; bytes."""
+    feeds = model_list.feeds(inputs)
+    if library == "rlx":
+        import rlx
+
+        base = status()["VmHWM"]
+        loaded = rlx.load(model, threads=threads)
+        for _ in range(RUNS):
+            loaded.run(feeds)
+    else:
+        import onnxruntime
+
+        base = status()["VmHWM"]
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        for _ in range(RUNS):
+            session.run(None, feeds)
+    now = status()
+    return {"base": base, "peak": now["VmHWM"], "resident": now["VmRSS"]}
+
+
+def measured(library: str, entry: model_list.Entry, threads: int, tries: int) -> dict[str, int]:
+    """Figures of a process of its own; the smallest peak of several."""
+    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS="1")
+    command = [sys.executable, __file__, "--worker", library, str(entry["path"]), str(entry["feeds"]), str(threads)]
+    found: list[dict[str, int]] = []
+    for _ in range(tries):
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode:
+            raise RuntimeError((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1])
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    return min(found, key=lambda f: f["peak"])
+
+
+def row_of(entry: model_list.Entry, threads: int, tries: int = 1) -> dict[str, Any]:
+    """Figures of both libraries for one model, in bytes, and their ratio."""
+    row: dict[str, Any] = {"name": entry["name"]}
+    try:
+        if "missing" in entry:
+            raise RuntimeError(entry["missing"])
+        for library in ("rlx", "onnxruntime"):
+            row[library] = measured(library, entry, threads, tries)
+        row["ratio"] = row["onnxruntime"]["peak"] / row["rlx"]["peak"]
+    except (RuntimeError, OSError, ValueError) as error:
+        row["missing"] = str(error)[:300]
+    return row
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row for people; sizes in MiB, peak and what of it lies above the bare import."""
+    if "ratio" not in row:
+        return f"{row['name']:<48} not measured: {row['missing']}"
+    parts = [f"{k} {row[k]['peak'] / MIB:7.1f} (+{(row[k]['peak'] - row[k]['base']) / MIB:6.1f})"
+             for k in ("rlx", "onnxruntime")]
+    return f"{row['name']:<48} {parts[0]}  {parts[1]}  ratio {row['ratio']:5.2f}"
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Measure, print, judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    model_list.add_arguments(parser)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--tries", type=int, default=1, help="processes per figure; the smallest peak counts")
+    parser.add_argument("--least", type=float, default=0.0, help="exit with 1 if a model is below this ratio")
+    parser.add_argument("--json", type=Path, help="where to write all figures")
+    args = parser.parse_args(given)
+    rows = []
+    for entry in model_list.read(args):
+        rows.append(row_of(entry, args.threads, args.tries))
+        print(line(rows[-1]), flush=True)
+    ratios = [r["ratio"] for r in rows if "ratio" in r]
+    if args.json:
+        args.json.write_text(json.dumps({"threads": args.threads, "rows": rows}, indent=1) + "\n")
+    if not ratios:
+        print("nothing was measured", file=sys.stderr)
+        return 2
+    print(f"peak of ONNX Runtime / peak of rlx: geometric mean {statistics.geometric_mean(ratios):.2f}, worst"
+          f" {min(ratios):.2f}, at least 1 on {sum(r >= 1 for r in ratios)} of {len(rows)}")
+    return int(min(ratios, default=math.inf) < args.least)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--worker"]:
+        print(json.dumps(worker(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))))
+    else:
+        sys.exit(main())
