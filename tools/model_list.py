@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache", type=Path, help="where fetched files are (default: $RLX_MODELS, else"
                                                    " ~/.cache/rlx-models)")
     parser.add_argument("--tools", type=Path, help="folder of fetch_models.py and randomize_weights.py")
-    parser.add_argument("--only", nargs="*", default=[], metavar="TEXT", help="entries whose name contains one of these")
+    parser.add_argument("--only", nargs="*", default=[], metavar="TEXT",
+                        help="entries whose name contains one of these")
 
 
 def read(args: argparse.Namespace) -> list[Entry]:

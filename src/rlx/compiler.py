@@ -37,13 +37,8 @@ class Compiled:
     shared: bool = False
 
     def release(self) -> None:
-        """Let go of constants that have been bound or packed, so that they are not held twice."""
-        if self.shared:
-            return
-        for weight in self.program.weights:
-            if weight.transform is not None:
-                weight.array = None
-        if self.owned:
+        """Let go of the graph's constants: the program holds those that are yet to be bound or packed."""
+        if self.owned and not self.shared:
             self.graph.release(KEPT_BYTES)
 
 

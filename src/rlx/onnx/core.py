@@ -74,7 +74,7 @@ class Core(Plans):
         """Compile a segment; weights are shared with all others of the file."""
         compiled = compile_static(graph, self.model.options)
         if self.model.store is None:
-            self.model.store = WeightStore(compiled.table)
+            self.model.store = WeightStore(compiled.table, self.model.tensors.discard)
         variant = Variant(compiled, self.model.store, self.model.threads, self.name)
         variant.upload({})
         self.model.tensors.release_pages()

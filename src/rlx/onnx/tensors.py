@@ -145,6 +145,16 @@ class TensorReader:
             if hasattr(mmap, "MADV_DONTNEED"):
                 made.madvise(mmap.MADV_DONTNEED)
 
+    def discard(self, array: Array) -> None:
+        """As `release_pages`, of the pages that lie wholly inside an array."""
+        first = array.ctypes.data
+        for made in self.maps:
+            start = np.frombuffer(made, np.uint8).ctypes.data
+            low = -(-(first - start) // mmap.PAGESIZE) * mmap.PAGESIZE
+            high = (first - start + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+            if 0 <= low < high <= len(made) and hasattr(mmap, "MADV_DONTNEED"):
+                made.madvise(mmap.MADV_DONTNEED, low, high - low)
+
     @staticmethod
     def _strings(t: Tensor, shape: tuple[int, ...], what: str) -> Array:
         result = np.empty(len(t.string_data), object)

@@ -107,16 +107,20 @@ class Variant:
         self.executor.bind(0, self.scratch)
         self._param_shapes = {v.node.name: static_shape(v.shape, v.name) for v in compiled.graph.params}
         self.raw_outputs: list[Array] | None = None
-        for i, weight in enumerate(program.weights):
+        if like is None:
+            compiled.release()
+        # The largest first, each source let go at once: no two copies of all weights exist together.
+        for i in sorted(range(len(program.weights)), key=lambda i: -program.weights[i].nbytes):
+            weight = program.weights[i]
             if weight.param is None:
                 slot = program.weight_slot(i)
                 array = store.get(weight, weight.array) if weight.array is not None else None
                 if like is not None:
                     array = like.executor.bound(slot)
+                elif weight.transform is not None and not compiled.shared:
+                    weight.array = None
                 assert array is not None
                 self.executor.bind(slot, array)
-        if like is None:
-            compiled.release()
 
     def upload(self, params: Mapping[str, Array]) -> None:
         """Bind every parameter to its array, packed where the program asks for it."""

@@ -1,6 +1,7 @@
 """Weights: one array per constant or parameter and packing, shared by everything that reads it."""
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from rlx.ir.opdef import Array
 from rlx.lower.program import Attrs, EwRef, Transform, Weight
 from rlx.runtime.kernels import KernelTable
 from rlx.runtime.link import pack_attrs
+
+# What is copied out of a mapped file at a time.
+PIECE = 1 << 22
 
 
 def aligned(nbytes: int, alignment: int = 64) -> Array:
@@ -71,10 +75,18 @@ class WeightStore:
 
     Sources are held weakly: what was packed from a folded constant does not keep
     the constant, and is dropped with the last program that reads it.
+
+    Parameters
+    ----------
+    table : KernelTable
+    discard : callable, optional
+        Told of arrays, or of contiguous parts of them, whose bytes have been read and are not
+        needed in memory: those of a mapped file.
     """
 
-    def __init__(self, table: KernelTable) -> None:
+    def __init__(self, table: KernelTable, discard: Callable[[Array], None] | None = None) -> None:
         self.table = table
+        self.discard = discard
         self._made: dict[tuple[int, Any], tuple[weakref.ref[Array], weakref.ref[Array]]] = {}
 
     def get(self, weight: Weight, source: Array) -> Array:
@@ -85,9 +97,24 @@ class WeightStore:
         found = self._made.get(key)
         packed = None if found is None or found[0]() is not source else found[1]()
         if packed is None:
-            if weight.transform is None:  # in a file, data may lie anywhere
-                packed = np.require(source, requirements=["C", "A"])
-            else:
-                packed = run_transform(weight.transform, source, self.table)
+            packed = self._ready(source)
+            if weight.transform is not None:
+                packed = run_transform(weight.transform, packed, self.table)
+            if self.discard is not None:
+                self.discard(source)
             self._made[key] = (weakref.ref(source), weakref.ref(packed))
         return packed
+
+    def _ready(self, source: Array) -> Array:
+        """The array where kernels can read it: in a file, data may lie anywhere."""
+        if source.flags.c_contiguous and source.flags.aligned:
+            return source
+        if self.discard is None or not source.flags.c_contiguous or source.nbytes <= PIECE:
+            return np.require(source, requirements=["C", "A"])
+        made = np.empty(source.shape, source.dtype)
+        target, given = made.reshape(-1), source.reshape(-1)
+        step = max(1, PIECE // source.itemsize)
+        for start in range(0, source.size, step):
+            target[start : start + step] = given[start : start + step]
+            self.discard(given[start : start + step])
+        return made
