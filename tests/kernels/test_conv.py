@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from rlx.lower import gemm
+from rlx.lower import gemm, gemm_conv
 from rlx.lower.context import workspaces
 from rlx.runtime import kernels
 from rlx.testing.kernels import call_kernel
@@ -40,11 +40,11 @@ def reference(x, w, s):
 
 
 def convolve(s, x, w, level, dtype="f32", bias=None, threads=1, grain=None, out=None, **options):
-    pack = gemm.plan_pack_conv(s, dtype=dtype, level=level)
+    pack = gemm_conv.plan_pack_conv(s, dtype=dtype, level=level)
     size = s.groups * gemm.packed_bytes(s.depth, s.oc, dtype, level) // x.itemsize
     packed = np.full(size, np.nan, x.dtype)
     call_kernel(pack.kernel, [w, packed], pack.attrs, extent=pack.extent, level=level)
-    plan = gemm.plan_conv(s, dtype=dtype, level=level, **options)
+    plan = gemm_conv.plan_conv(s, dtype=dtype, level=level, **options)
     if out is None:
         out = np.full((s.batch, *s.out, s.groups * s.oc), np.nan, x.dtype)
     work = np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8) if plan.workspace else None
@@ -84,7 +84,7 @@ CASES = [
 
 def shape_of(case, batch):
     spatial, c, oc, kernel, strides, dilations, pads, groups = case
-    return gemm.conv_shape((batch, *spatial, c), oc, kernel, strides=strides, dilations=dilations,
+    return gemm_conv.conv_shape((batch, *spatial, c), oc, kernel, strides=strides, dilations=dilations,
                            pads=pads, groups=groups)
 
 
@@ -103,14 +103,14 @@ def test_conv(case, dtype, level, guarded):
 
 def test_tiles_and_gathers_agree(level):
     """A pixel's bits do not depend on whether its tile was gathered, nor on threads and cuts."""
-    s = gemm.conv_shape((1, 6, 64, 5), 40, (3, 3), pads=(1, 1, 1, 1))
+    s = gemm_conv.conv_shape((1, 6, 64, 5), 40, (3, 3), pads=(1, 1, 1, 1))
     x, w = random(1, 1, 6, 64, 5), random(40, 1, 3, 3, 5)
     x[:] = x[:, :, :, :1]  # the same input at each column
     out, plan = convolve(s, x, w, level)
     assert (out[..., 1:-1, :] == out[..., 1:2, :]).all()
     assert plan.extent >= 1
     for spatial in [(30, 60), (1, 2000)]:
-        s = gemm.conv_shape((2, *spatial, 24), 40, (3, 3), pads=(1, 1, 1, 1))
+        s = gemm_conv.conv_shape((2, *spatial, 24), 40, (3, 3), pads=(1, 1, 1, 1))
         x, w = random(2, 1, *spatial, 24), random(40, 1, 3, 3, 24)
         one, plan = convolve(s, x, w, level)
         assert plan.extent > 2
@@ -121,7 +121,7 @@ def test_tiles_and_gathers_agree(level):
 
 def test_channel_slices_and_clamp(level):
     """Input and output are channel slices of wider tensors."""
-    s = gemm.conv_shape((1, 10, 20, 6), 9, (3, 3), pads=(1, 1, 1, 1))
+    s = gemm_conv.conv_shape((1, 10, 20, 6), 9, (3, 3), pads=(1, 1, 1, 1))
     wide, w, bias = random(1, 1, 10, 20, 10), random(9, 1, 3, 3, 6), random(9)
     out = np.full((1, 1, 10, 20, 12), 99, np.float32)
     convolve(s, wide, w, level, bias=bias, out=out, ldi=10, ldo=12, clamp=(0.0, 6.0))
@@ -158,14 +158,14 @@ DEPTHWISE = [
 @pytest.mark.parametrize("case", DEPTHWISE, ids=str)
 def test_depthwise(case, dtype, level, guarded):
     spatial, c, multiplier, kernel, strides, dilations, pads = case
-    s = gemm.conv_shape((2, *spatial, c), c * multiplier, kernel, strides=strides,
+    s = gemm_conv.conv_shape((2, *spatial, c), c * multiplier, kernel, strides=strides,
                         dilations=dilations, pads=pads, groups=c)
     x = guarded(random(2, *s.in_, c, dtype=dtype))
     w = random(c * multiplier, *s.kernel, 1, dtype=dtype)
     lying = guarded(np.moveaxis(w[..., 0], 0, -1))
     bias = guarded(random(c * multiplier, dtype=dtype))
     for b, clamp, threads in [(None, None, 1), (bias, (-1.0, 1.0), 2)]:
-        plan = gemm.plan_depthwise(s, dtype=dtype, clamp=clamp, level=level)
+        plan = gemm_conv.plan_depthwise(s, dtype=dtype, clamp=clamp, level=level)
         out = guarded(np.full((2, *s.out, c * multiplier), np.nan, x.dtype))
         call_kernel(plan.kernel, [x, lying, out, b, None], plan.attrs, extent=plan.extent,
                     threads=threads, level=level)
@@ -195,7 +195,7 @@ TRANSPOSED = [
 @pytest.mark.parametrize("case", TRANSPOSED, ids=str)
 def test_conv_transpose(case, dtype, level, guarded):
     spatial, c, oc, kernel, strides, dilations, pads, extra, groups = case
-    s = gemm.conv_transpose_shape((2, *spatial, c), oc, kernel, strides=strides, groups=groups,
+    s = gemm_conv.conv_transpose_shape((2, *spatial, c), oc, kernel, strides=strides, groups=groups,
                                   dilations=dilations, pads=pads, output_padding=extra)
     x = guarded(random(2, *s.in_, c, dtype=dtype))
     w = guarded(random(oc, *s.kernel, s.c, dtype=dtype))
@@ -214,12 +214,12 @@ def test_conv_transpose(case, dtype, level, guarded):
         crop = (slice(None), *(slice(p, p + o) for p, o in zip(s.pads, s.out, strict=True)))
         return full[crop]
 
-    plan = gemm.plan_pack_conv_transpose(s, dtype=dtype, level=level)
-    size = gemm.conv_transpose_packed_bytes(s, dtype=dtype, level=level)
+    plan = gemm_conv.plan_pack_conv_transpose(s, dtype=dtype, level=level)
+    size = gemm_conv.conv_transpose_packed_bytes(s, dtype=dtype, level=level)
     assert size <= groups * gemm.packed_bytes(s.depth, s.oc, dtype, level)
     packed = np.full(size // x.itemsize, np.nan, x.dtype)
     call_kernel(plan.kernel, [w, packed], plan.attrs, extent=plan.extent, level=level, threads=2)
-    plan = gemm.plan_conv_transpose(s, dtype=dtype, level=level)
+    plan = gemm_conv.plan_conv_transpose(s, dtype=dtype, level=level)
     for threads in (1, 2):
         out = guarded(np.full((2, *s.out, oc), np.nan, x.dtype))
         work = np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8)
@@ -242,19 +242,19 @@ def test_epilogue(kind, narrow, level):
     groups = c if kind == "depthwise" else 1
     if kind == "merged":
         ldo = oc = 3
-        s = gemm.conv_transpose_shape((2, 9, 31, c), oc, (2, 2), strides=(2, 2))
+        s = gemm_conv.conv_transpose_shape((2, 9, 31, c), oc, (2, 2), strides=(2, 2))
     else:
-        shape = gemm.conv_transpose_shape if kind == "transpose" else gemm.conv_shape
+        shape = gemm_conv.conv_transpose_shape if kind == "transpose" else gemm_conv.conv_shape
         s = shape((2, 9, 31, c), oc, (3, 3), strides=(2, 2), pads=(1, 1, 1, 1), groups=groups)
     x, w = random(2, 1, 9, 31, c), random(oc, *s.kernel, s.c)
     bias, row = random(oc), random(oc) + 1
     full = random(s.rows, oc + 3)
     same = random(s.rows, ldo)
     plan, pack = {
-        "conv": (gemm.plan_conv, gemm.plan_pack_conv),
-        "depthwise": (gemm.plan_depthwise, None),
-        "transpose": (gemm.plan_conv_transpose, gemm.plan_pack_conv_transpose),
-        "merged": (gemm.plan_conv_transpose, gemm.plan_pack_conv_transpose),
+        "conv": (gemm_conv.plan_conv, gemm_conv.plan_pack_conv),
+        "depthwise": (gemm_conv.plan_depthwise, None),
+        "transpose": (gemm_conv.plan_conv_transpose, gemm_conv.plan_pack_conv_transpose),
+        "merged": (gemm_conv.plan_conv_transpose, gemm_conv.plan_pack_conv_transpose),
     }[kind]
     if pack is None:
         packed = np.ascontiguousarray(np.moveaxis(w[..., 0], 0, -1))

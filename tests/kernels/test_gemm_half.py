@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rlx.lower import gemm, gemm_half
+from rlx.lower import gemm, gemm_conv, gemm_half
 from rlx.testing.kernels import call_kernel
 
 HALF = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
@@ -108,13 +108,14 @@ def test_conv(stored, kernel, groups, level, guarded):
     rng = np.random.default_rng(2)
     c, oc = 6, 20
     x = rng.standard_normal((2, 9, 11, c * groups)).astype(np.float32)
-    shape = gemm.conv_shape(x.shape, oc * groups, kernel, pads=[kernel[0] // 2, 0, 0, 1], groups=groups)
+    shape = gemm_conv.conv_shape(x.shape, oc * groups, kernel, pads=[kernel[0] // 2, 0, 0, 1], groups=groups)
     w = halves(stored, groups, oc, shape.depth)
     bias = rng.standard_normal(oc * groups).astype(np.float32)
     outs = []
     for wide in (True, False):
         packed = pack(w.astype(np.float32), level, trans=True) if wide else pack(w, level, stored, trans=True)
-        plan = gemm.plan_conv(shape, level=level) if wide else gemm_half.plan_conv(shape, stored=stored, level=level)
+        half = {} if wide else {"stored": stored}
+        plan = (gemm_conv if wide else gemm_half).plan_conv(shape, level=level, **half)
         out = np.zeros((*shape.out[1:], 2, oc * groups), np.float32)
         run(plan, [guarded(x), guarded(packed), out, bias], level)
         outs.append(out)

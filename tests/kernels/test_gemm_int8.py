@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from rlx.lower import gemm, gemm_int8
+from rlx.lower import gemm_conv, gemm_int8
 from rlx.lower.context import workspaces
 from rlx.lower.gemm_int8 import OUT_F32, OUT_I8, OUT_I32, OUT_U8, Quant
 from rlx.testing.kernels import call_kernel
@@ -149,7 +149,7 @@ CONVS = [
 @pytest.mark.parametrize("case", CONVS, ids=str)
 def test_conv(case, ta, tb, level, guarded):
     spatial, c, oc, kernel, strides, dilations, pads, groups = case
-    s = gemm.conv_shape((2, *spatial, c), oc, kernel, strides=strides, dilations=dilations,
+    s = gemm_conv.conv_shape((2, *spatial, c), oc, kernel, strides=strides, dilations=dilations,
                         pads=pads, groups=groups)
     x = guarded(random(ta, 2, *s.in_, c))
     w = guarded(random(tb, oc, *s.kernel, s.c))
@@ -189,7 +189,7 @@ DEPTHWISE = [
 @pytest.mark.parametrize("case", DEPTHWISE, ids=str)
 def test_depthwise(case, ta, tb, level, guarded):
     spatial, c, kernel, strides, dilations, pads = case
-    s = gemm.conv_shape((2, *spatial, c), c, kernel, strides=strides, dilations=dilations,
+    s = gemm_conv.conv_shape((2, *spatial, c), c, kernel, strides=strides, dilations=dilations,
                         pads=pads, groups=c)
     assert gemm_int8.depthwise_fits(s)
     x = guarded(random(ta, 2, *s.in_, c, extreme=True))

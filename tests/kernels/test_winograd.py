@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from rlx.lower import gemm, winograd
+from rlx.lower import gemm_conv, winograd
 from rlx.lower.context import workspaces
 from rlx.ops.conv import conv_reference
 from rlx.testing.kernels import call_kernel
 
 
 def convolve(x, w, pads, level, bias=None, clamp=None, threads=1, grain=None, steps=()):
-    s = gemm.conv_shape(x.shape, w.shape[0], (3, 3), pads=pads)
+    s = gemm_conv.conv_shape(x.shape, w.shape[0], (3, 3), pads=pads)
     plain = np.full((16, s.c, s.oc), np.nan, np.float32)
     call_kernel("winograd_weights.f32", [w, plain], {"C": s.c, "OC": s.oc}, extent=s.oc, level=level)
     pack = winograd.plan_pack(s, level)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx.dtypes import DType, f32
 from rlx.ir.graph import Node, Value
-from rlx.lower import gemm, gemm_half, winograd
+from rlx.lower import gemm, gemm_conv, gemm_half, winograd
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.matmul import epilogue_steps
 from rlx.lower.movement import contiguous_strides, strided_copy
@@ -136,15 +136,15 @@ def _convolve(
     }
     where: dict[str, Any] = {"strides": at.strides, "dilations": at.dilations, "pads": at.pads, "groups": at.groups}
     if node.op.name.startswith("conv_transpose"):
-        shape = gemm.conv_transpose_shape(
+        shape = gemm_conv.conv_transpose_shape(
             x_shape, weight[1] * at.groups, weight[2:], output_padding=node.attrs["output_padding"], **where
         )
-        pack = gemm.plan_pack_conv_transpose(shape, dtype=dtype.name, level=ctx.isa)
+        pack = gemm_conv.plan_pack_conv_transpose(shape, dtype=dtype.name, level=ctx.isa)
         order: Transform | None = _transposed_weights(weight, at.groups, dtype)
-        plan = gemm.plan_conv_transpose(shape, **options)
+        plan = gemm_conv.plan_conv_transpose(shape, **options)
     else:
-        shape = gemm.conv_shape(x_shape, weight[0], weight[2:], **where)
-        pack = gemm.plan_pack_conv(shape, dtype=dtype.name, level=ctx.isa)
+        shape = gemm_conv.conv_shape(x_shape, weight[0], weight[2:], **where)
+        pack = gemm_conv.plan_pack_conv(shape, dtype=dtype.name, level=ctx.isa)
         order = channels_last_weights(weight, w.dtype)
         if node.attrs.get("winograd"):
             _winograd(ctx, x, shape, w, b, out, clamp, steps, operands, row, reach(out_shape, row) * dtype.itemsize)
@@ -154,7 +154,7 @@ def _convolve(
             pack = replace(pack, kernel=f"pack_b.{stored}")
             plan = gemm_half.plan_conv(shape, stored=stored.name, **options)
         else:
-            plan = (gemm.plan_depthwise if depthwise else gemm.plan_conv)(shape, **options)
+            plan = (gemm_conv.plan_depthwise if depthwise else gemm_conv.plan_conv)(shape, **options)
         if depthwise:
             pack, order = None, depthwise_weights(weight, dtype)
     if pack is None:
@@ -184,7 +184,7 @@ def _convolve(
 def _winograd(
     ctx: Context,
     x: Operand,
-    shape: gemm.ConvShape,
+    shape: gemm_conv.ConvShape,
     w: Value,
     b: Value | None,
     out: Operand,

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from rlx.lower import gemm
-from rlx.lower.gemm import ConvShape, Plan
+from rlx.lower import gemm, gemm_conv
+from rlx.lower.gemm import Plan
+from rlx.lower.gemm_conv import ConvShape
 
 STORED = ("f16", "bf16")
 # Products of more rows widen each block of B once, in the second cache; see gemm_half.c.
@@ -33,9 +34,9 @@ def plan_matmul(m: int, n: int, k: int, *, stored: str, level: str | None = None
 
 
 def plan_conv(s: ConvShape, *, stored: str, level: str | None = None, **options: Any) -> Plan:
-    """Plan a convolution over weights packed from halves; options as in `gemm.plan_conv`."""
+    """Plan a convolution over weights packed from halves; options as in `gemm_conv.plan_conv`."""
     if s.pointwise and s.groups == 1:
         ldi, ldo = options.pop("ldi", None), options.pop("ldo", None)
         options.pop("dtype", None)
         return plan_matmul(s.rows, s.oc, s.c, stored=stored, lda=ldi or s.c, ldo=ldo or s.oc, level=level, **options)
-    return replace(gemm.plan_conv(s, level=level, **options), kernel=f"conv.f32@{stored}")
+    return replace(gemm_conv.plan_conv(s, level=level, **options), kernel=f"conv.f32@{stored}")

@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx.lower import gemm
-from rlx.lower.gemm import ConvShape, Plan, Step
+from rlx.lower import gemm, gemm_conv
+from rlx.lower.gemm import Plan, Step
+from rlx.lower.gemm_conv import ConvShape
 from rlx.lower.program import AttrValue
 
 OUT_I32, OUT_F32, OUT_U8, OUT_I8 = 0, 1, 2, 3
@@ -186,7 +187,7 @@ def plan_conv(
     depth = -(-s.depth // kg) * kg
     work = (mr + 3) * (-(-nc // nr) * nr) * 4 + mr * depth * _TERM_BYTES[isa] + s.depth + 64
     work = -(-work // 64) * 64
-    attrs = gemm.conv_geometry(s, ldi, ldo) | {
+    attrs = gemm_conv.conv_geometry(s, ldi, ldo) | {
         "mc": mc,
         "nc": nc,
         "work_stride": work,
@@ -218,7 +219,7 @@ def plan_depthwise(
     """
     isa = gemm.level_of("conv_depthwise.int8@nhwc", level)
     chunk, px = 128, 14
-    geometry = gemm.conv_geometry(s, ldi, ldo)
+    geometry = gemm_conv.conv_geometry(s, ldi, ldo)
     attrs = {
         name: value
         for name, value in geometry.items()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.ir.graph import Node, Value
-from rlx.lower import gemm, gemm_int8
+from rlx.lower import gemm, gemm_conv, gemm_int8
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of, size_of
 from rlx.lower.conv import channels_last_weights, depthwise_weights, reach, transposed
 from rlx.lower.matmul import epilogue_steps
@@ -153,7 +153,7 @@ def _convolve(
     assert w is not None
     weight, signed = shape_of(w), w.dtype.kind == "i"
     at = geometry("conv", w.rank - 2, *(node.attrs[k] for k in ("strides", "pads", "dilations", "groups")))
-    shape = gemm.conv_shape(
+    shape = gemm_conv.conv_shape(
         x_shape, weight[0], weight[2:], strides=at.strides, dilations=at.dilations, pads=at.pads, groups=at.groups
     )
     if gemm_int8.depthwise_fits(shape):

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from rlx.lower import gemm
-from rlx.lower.gemm import ConvShape, Plan, Step
+from rlx.lower.gemm import Plan, Step
+from rlx.lower.gemm_conv import ConvShape
 from rlx.lower.program import AttrValue
 
 _MOST_BYTES = 400 * 1024  # transformed inputs and products of a task
@@ -28,7 +29,7 @@ def plan_conv(
     s: ConvShape, *, ldi: int | None = None, ldo: int | None = None, clamp: tuple[float, float] | None = None,
     steps: Sequence[Step] = (), level: str | None = None,
 ) -> Plan:
-    """Plan `conv_winograd.f32@nhwc`; arguments as in `gemm.plan_conv`."""
+    """Plan `conv_winograd.f32@nhwc`; arguments as in `gemm_conv.plan_conv`."""
     total = all_tiles(s)
     mr, nr = gemm.panel("f32", level)
     per_tile = 64 * (s.c + s.oc)
@@ -38,7 +39,6 @@ def plan_conv(
     macs = total * 16.0 * s.c * max(s.oc, nr)
     isa = gemm.level_of("matmul.f32", level)
     cost = 2 * macs / {"baseline": 10.0, "avx2": 50.0, "avx512": 100.0}[isa] + total * (s.c + s.oc) * 1.0
-    lo, hi = clamp if clamp is not None else (0.0, 0.0)
     attrs: dict[str, AttrValue] = {
         "batch": s.batch,
         "C": s.c,
@@ -53,9 +53,7 @@ def plan_conv(
         "pad_w": s.pads[2],
         "tiles": tiles,
         "work_stride": work,
-        "clamp": int(clamp is not None),
-        "lo": lo,
-        "hi": hi,
+        **gemm.limits(clamp),
         "steps": gemm.encode_steps(steps),
     }
     extent = -(-total // tiles)

@@ -1,5 +1,6 @@
 """Products of 8-bit tensors in i32 with what follows them; made by passes and by the quantised ops."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,42 +51,76 @@ def _finish(acc: Array, scale: Array | None, out_zero: Array | None, extras: tup
     return run_epilogue(y, extras, epilogue)
 
 
-def _infer_matmul(
-    a: TensorType,
-    b: TensorType,
-    bias: TensorType | None = None,
-    a_zero: TensorType | None = None,
-    b_zero: TensorType | None = None,
-    scale: TensorType | None = None,
-    out_zero: TensorType | None = None,
-    *extras: TensorType,
-    out: DType,
-    lo: int | None,
-    hi: int | None,
-    epilogue: Epilogue,
-) -> tuple[TensorType, ...]:
-    product = TensorType(i32, matmul_type("int8_matmul", a, b))
-    return _result("int8_matmul", product, scale, out_zero, extras, out, epilogue)
+def _rule(op: str, product: Callable[..., TensorType]) -> Callable[..., tuple[TensorType, ...]]:
+    """The rule of an op whose sums have the type `product(a, b, bias, at)`."""
+
+    def infer(
+        a: TensorType,
+        b: TensorType,
+        bias: TensorType | None = None,
+        a_zero: TensorType | None = None,
+        b_zero: TensorType | None = None,
+        scale: TensorType | None = None,
+        out_zero: TensorType | None = None,
+        *extras: TensorType,
+        out: DType,
+        lo: int | None,
+        hi: int | None,
+        epilogue: Epilogue,
+        **at: Any,
+    ) -> tuple[TensorType, ...]:
+        return _result(op, product(a, b, bias, at), scale, out_zero, extras, out, epilogue)
+
+    return infer
 
 
-def _matmul(a: Array, b: Array, bias: Array | None = None, a_zero: Array | None = None, b_zero: Array | None = None,
-            scale: Array | None = None, out_zero: Array | None = None, *extras: Array, out: DType, lo: int | None,
-            hi: int | None, epilogue: Epilogue) -> Array:
+def _reference(sums: Callable[..., Array], spread: Callable[[Array, int], Array]) -> Callable[..., Array]:
+    """The definition of an op with the sums `sums(a, b, a_zero, b_zero, at)`.
+
+    `spread(v, rank)` lays numbers per channel along the channels of a result of that rank.
+    """
+
+    def run(
+        a: Array,
+        b: Array,
+        bias: Array | None = None,
+        a_zero: Array | None = None,
+        b_zero: Array | None = None,
+        scale: Array | None = None,
+        out_zero: Array | None = None,
+        *extras: Array,
+        out: DType,
+        lo: int | None,
+        hi: int | None,
+        epilogue: Epilogue,
+        **at: Any,
+    ) -> Array:
+        acc = sums(a, b, a_zero, b_zero, at)
+        acc = acc if bias is None else acc + spread(bias, a.ndim)
+        scale = None if scale is None else spread(scale, a.ndim)
+        return _finish(acc, scale, out_zero, extras, out, lo, hi, epilogue)
+
+    return run
+
+
+def _matmul_type(a: TensorType, b: TensorType, bias: TensorType | None, at: dict[str, Any]) -> TensorType:
+    return TensorType(i32, matmul_type("int8_matmul", a, b))
+
+
+def _matmul_sums(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None, at: dict[str, Any]) -> Array:
     left, right = a.astype(np.int32), b.astype(np.int32)
     if a_zero is not None:
         left = left - (a_zero.reshape(-1, 1) if a_zero.ndim else a_zero).astype(np.int32)
     if b_zero is not None:
         right = right - b_zero.astype(np.int32)
-    acc = np.matmul(left, right)
-    acc = acc if bias is None else acc + bias
-    return _finish(acc, scale, out_zero, extras, out, lo, hi, epilogue)
+    return np.asarray(np.matmul(left, right))
 
 
 int8_matmul = OpDef(
     "int8_matmul",
     ("a", "b", *_TAIL),
-    _infer_matmul,
-    _matmul,
+    _rule("int8_matmul", _matmul_type),
+    _reference(_matmul_sums, lambda v, rank: v),
     "(a - a_zero) @ (b - b_zero) + bias in i32; times scale in f32, then steps, or rounded, plus out_zero, "
     "limited to [lo, hi].",
     attrs=_ATTRS,
@@ -95,49 +130,24 @@ int8_matmul = OpDef(
 )
 
 
-def _infer_conv(
-    x: TensorType,
-    w: TensorType,
-    bias: TensorType | None = None,
-    a_zero: TensorType | None = None,
-    b_zero: TensorType | None = None,
-    scale: TensorType | None = None,
-    out_zero: TensorType | None = None,
-    *extras: TensorType,
-    out: DType,
-    lo: int | None,
-    hi: int | None,
-    epilogue: Epilogue,
-    **at: Any,
-) -> tuple[TensorType, ...]:
-    return _result("int8_conv", conv_type("int8_conv", x, w, bias, at), scale, out_zero, extras, out, epilogue)
+def _channels(v: Array, rank: int) -> Array:
+    """Numbers per channel for a result [N, C, spatial...]."""
+    return v.reshape(-1, *(1,) * (rank - 2)) if v.ndim else v
 
 
-def _conv(
-    x: Array,
-    w: Array,
-    bias: Array | None = None,
-    a_zero: Array | None = None,
-    b_zero: Array | None = None,
-    scale: Array | None = None,
-    out_zero: Array | None = None,
-    *extras: Array,
-    out: DType,
-    lo: int | None,
-    hi: int | None,
-    epilogue: Epilogue,
-    **at: Any,
-) -> Array:
-    def channels(v: Array, rank: int) -> Array:
-        return v.reshape(-1, *(1,) * rank) if v.ndim else v
+def _conv_type(x: TensorType, w: TensorType, bias: TensorType | None, at: dict[str, Any]) -> TensorType:
+    return conv_type("int8_conv", x, w, bias, at)
 
+
+def _conv_sums(x: Array, w: Array, a_zero: Array | None, b_zero: Array | None, at: dict[str, Any]) -> Array:
     left, right = x.astype(np.float64), w.astype(np.float64)
     left = left if a_zero is None else left - a_zero.astype(np.float64)
-    right = right if b_zero is None else right - channels(b_zero, w.ndim - 1).astype(np.float64)
-    acc = conv_reference(left, right, None, **at).astype(np.int64).astype(np.int32)
-    acc = acc if bias is None else acc + channels(bias, x.ndim - 2)
-    return _finish(acc, None if scale is None else channels(scale, x.ndim - 2), out_zero, extras, out, lo, hi, epilogue)
+    right = right if b_zero is None else right - _channels(b_zero, w.ndim + 1).astype(np.float64)
+    return conv_reference(left, right, None, **at).astype(np.int64).astype(np.int32)
 
+
+_infer_conv = _rule("int8_conv", _conv_type)
+_conv = _reference(_conv_sums, _channels)
 
 int8_conv = OpDef(
     "int8_conv", ("x", "w", *_TAIL), _infer_conv, _conv, "int8_matmul as a convolution; padding stands for 0.",
