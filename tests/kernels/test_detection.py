@@ -2,11 +2,11 @@
 
 import numpy as np
 import onnx
+import onnx_node
 import pytest
 
 from rlx.lower.context import workspaces
 from rlx.runtime.kernels import available_levels
-from rlx.testing import onnx_node
 from rlx.testing.kernels import call_kernel
 
 LEVELS = available_levels()

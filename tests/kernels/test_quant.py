@@ -3,10 +3,10 @@
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx_node
 import pytest
 
 from rlx.runtime.kernels import available_levels
-from rlx.testing import onnx_node
 from rlx.testing.kernels import call_kernel
 
 LEVELS = available_levels()

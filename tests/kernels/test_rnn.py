@@ -1,10 +1,10 @@
 """lstm, gru, rnn against ONNX Runtime (f32) and a NumPy loop (f64)."""
 
 import numpy as np
+import onnx_node
 import pytest
 
 from rlx.runtime.kernels import available_levels
-from rlx.testing import onnx_node
 from rlx.testing.kernels import KernelFailure, call_kernel
 
 LEVELS = available_levels()

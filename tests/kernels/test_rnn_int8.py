@@ -1,12 +1,12 @@
 """dynamic_quantize_lstm against ONNX Runtime and its definition, at every level and on any cut."""
 
 import numpy as np
+import onnx_node
 import pytest
 
 from rlx import ops
 from rlx.lower import gemm_int8
 from rlx.runtime.kernels import available_levels
-from rlx.testing import onnx_node
 from rlx.testing.kernels import KernelFailure, call_kernel
 
 LEVELS = available_levels()

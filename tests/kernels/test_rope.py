@@ -1,10 +1,10 @@
 """rope against its definition and ONNX Runtime's RotaryEmbedding."""
 
 import numpy as np
+import onnx_node
 import pytest
 
 from rlx.runtime.kernels import available_levels
-from rlx.testing import onnx_node
 from rlx.testing.kernels import KernelFailure, call_kernel
 
 LEVELS = available_levels()

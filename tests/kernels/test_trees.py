@@ -1,22 +1,18 @@
 """tree_ensemble and its builder against ONNX Runtime."""
 
-import os
-import pathlib
-
 import numpy as np
 import onnx
+import onnx_node
 import pytest
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 from rlx.errors import FormatError
 from rlx.lower.context import workspaces
 from rlx.lower.trees import from_tree_attributes, from_tree_ensemble
 from rlx.runtime.kernels import available_levels
-from rlx.testing import onnx_node
 from rlx.testing.kernels import call_kernel
 
 LEVELS = available_levels()
-MODELS = pathlib.Path(os.environ.get("RLX_TEST_MODELS", "models"))  # folder of *.onnx files
 
 
 def predict(ops, x, level=None, threads=1, chunk=64, labels=True, repeat=1):
@@ -228,25 +224,35 @@ def test_malformed_attributes_raise(change):
         from_tree_attributes(attrs, 4)
 
 
-@pytest.mark.models
-@pytest.mark.parametrize("name", ["sk_digits_rf100", "sk_breast_gbdt", "sk_diabetes_gbr",
-                                  "sk_iris_isoforest"])
-def test_models(name):
-    path = MODELS / f"{name}.onnx"
-    if not path.exists():
-        pytest.skip("model files are not here")
-    node = next(n for n in onnx.load(path).graph.node if n.op_type.startswith("TreeEnsemble"))
-    attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    features = max(attrs["nodes_featureids"]) + 1
-    x = np.random.default_rng(0).uniform(-1, 16, (50, features)).astype(np.float32)
-    classifier = node.op_type.endswith("Classifier")
-    types = [onnx.TensorProto.INT64, onnx.TensorProto.FLOAT] if classifier else None
-    want = onnx_node.session(node.op_type, [x], len(node.output), domain="ai.onnx.ml", opset=3,
-                             out_types=types, **attrs)()
-    scores, label = predict(from_tree_attributes(attrs, features), x)
-    np.testing.assert_allclose(scores, want[-1], rtol=1e-5, atol=1e-6)
+# The shapes of a random forest, of boosting to two classes and to a number, and of an isolation forest.
+ENSEMBLES = {
+    "forest": dict(trees=40, depth=7, features=64, targets=10, kind="class"),
+    "boosting": dict(trees=60, depth=3, features=30, targets=2, kind="class", leaf_targets=[0]),
+    "regressor": dict(trees=100, depth=3, features=10, targets=1),
+    "isolation": dict(trees=8, depth=8, features=4, targets=1),
+}
+
+
+@pytest.mark.parametrize("name", ENSEMBLES)
+def test_ensembles_of_the_shapes_that_libraries_make(name):
+    shape = ENSEMBLES[name]
+    rng = np.random.default_rng(6)
+    thresholds = [float(np.float32(v)) for v in rng.uniform(-1, 16, 200)]
+    attrs = random_attributes(rng, values=thresholds, **shape)
+    classifier = shape.get("kind") == "class"
     if classifier:
-        np.testing.assert_array_equal(label, want[0])
+        labels = list(range(10, 10 + shape["targets"]))
+        attrs |= {"classlabels_int64s": labels, "post_transform": "LOGISTIC" if len(labels) == 2 else "NONE"}
+    else:
+        attrs["base_values"] = [152.0]
+    x = rng.uniform(-1, 16, (50, shape["features"])).astype(np.float32)
+    types = [onnx.TensorProto.INT64, onnx.TensorProto.FLOAT] if classifier else None
+    want = onnx_node.session("TreeEnsembleClassifier" if classifier else "TreeEnsembleRegressor", [x],
+                             2 if classifier else 1, domain="ai.onnx.ml", opset=3, out_types=types, **attrs)()
+    scores, label = predict(from_tree_attributes(attrs, shape["features"]), x)
+    np.testing.assert_allclose(scores, want[-1], rtol=1e-5, atol=1e-5)
+    if classifier:
+        np.testing.assert_array_equal(np.take(labels, label), want[0])
 
 
 def test_no_byte_beyond_the_operands(guard_arguments, level):
