@@ -114,12 +114,12 @@ class Variant:
             weight = program.weights[i]
             if weight.param is None:
                 slot = program.weight_slot(i)
-                array = store.get(weight, weight.array) if weight.array is not None else None
-                if like is not None:
-                    array = like.executor.bound(slot)
-                elif weight.transform is not None and not compiled.shared:
-                    weight.array = None
-                assert array is not None
+                array = None if like is None else like.executor.bound(slot)
+                if array is None:
+                    assert weight.array is not None
+                    array = store.shared(weight, store.get(weight, weight.array))
+                    if weight.transform is not None and not compiled.shared:
+                        weight.array = None
                 self.executor.bind(slot, array)
 
     def upload(self, params: Mapping[str, Array]) -> None:

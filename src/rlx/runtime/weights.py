@@ -15,6 +15,8 @@ from rlx.runtime.link import pack_attrs
 
 # What is copied out of a mapped file at a time.
 PIECE = 1 << 22
+# Constants of other programs are looked through from this size on.
+SHARED_BYTES = 4096
 
 
 def aligned(nbytes: int, alignment: int = 64) -> Array:
@@ -88,6 +90,8 @@ class WeightStore:
         self.table = table
         self.discard = discard
         self._made: dict[tuple[int, Any], tuple[weakref.ref[Array], weakref.ref[Array]]] = {}
+        self._alike: dict[tuple[Any, ...], list[weakref.ref[Array]]] = {}
+        self._prune_at = 256
 
     def get(self, weight: Weight, source: Array) -> Array:
         """The bytes for a weight, packed if it asks for that."""
@@ -118,3 +122,38 @@ class WeightStore:
             target[start : start + step] = given[start : start + step]
             self.discard(given[start : start + step])
         return made
+
+    def shared(self, weight: Weight, array: Array) -> Array:
+        """An array of the same bytes that another program made, else this one.
+
+        Every program of other sizes folds its constants anew; what comes out the same is kept once.
+        """
+        if array.nbytes < SHARED_BYTES:
+            return array
+        data = array.reshape(-1).view(np.uint8)
+        sample = data[:: max(1, array.nbytes // 64)].tobytes()
+        key = (None if weight.transform is None else weight.transform.key, array.nbytes, sample)
+        known = self._alike.setdefault(key, [])
+        for ref in known:
+            other = ref()
+            if other is array or (other is not None and _equal(other.reshape(-1).view(np.uint8), data)):
+                assert other is not None
+                return other
+        known.append(weakref.ref(array))
+        self._prune()
+        return array
+
+    def _prune(self) -> None:
+        """Forget what is gone, now and then."""
+        if len(self._made) + len(self._alike) < self._prune_at:
+            return
+        self._made = {k: v for k, v in self._made.items() if v[0]() is not None and v[1]() is not None}
+        alive = {k: [r for r in v if r() is not None] for k, v in self._alike.items()}
+        self._alike = {k: v for k, v in alive.items() if v}
+        self._prune_at = 256 + 2 * (len(self._made) + len(self._alike))
+
+
+def _equal(a: Array, b: Array) -> bool:
+    """Whether bytes are equal; stops at the first piece that differs."""
+    step = 1 << 20
+    return all(np.array_equal(a[i : i + step], b[i : i + step]) for i in range(0, a.size, step))
