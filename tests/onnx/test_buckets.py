@@ -45,7 +45,7 @@ def test_a58_minilm_in_four_buckets(file: str, size: str, axes: dict[str, dict[i
     for length in (1, 16, 17, 100, 128):
         given = feeds(model, length, rng)
         got, want = padded.run(given), exact.run(given)
-        for name in want.keys():  # noqa: SIM118
+        for name in want.keys():
             np.testing.assert_allclose(got[name], want[name], rtol=1e-4, atol=2e-5)
     padded.run(feeds(model, 40, rng))
     report = model.memory_report()
