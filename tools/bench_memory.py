@@ -4,7 +4,8 @@
 
 Every figure comes from a process of its own: the inputs are read, the library is imported (the
 base), the model is loaded and run. The peak is the high-water mark of resident memory that the
-system keeps (VmHWM). `ratio` is ONNX Runtime's peak over rlx's: above 1, rlx needs less. The exit
+system keeps (VmHWM). `ratio` is ONNX Runtime's peak over rlx's: above 1, rlx needs less. For rlx the arena
+(scratch of a run) is shown with the lower bound that no plan can be below. The exit
 status is 1 if a model is below `--least`, 2 if nothing was measured.
 """
 
@@ -45,6 +46,12 @@ def worker(library: str, model: str, inputs: str, threads: int) -> dict[str, int
         loaded = rlx.load(model, threads=threads)
         for _ in range(RUNS):
             loaded.run(feeds)
+        found = {"base": base, "peak": status()["VmHWM"], "resident": status()["VmRSS"]}
+        try:
+            report = loaded.memory_report()
+        except rlx.BindingError:  # nothing was compiled: it is all look-ups
+            return found
+        return found | {"weights": report.weights, "arena": report.arena, "bound": report.bound}
     else:
         import onnxruntime
 
@@ -92,7 +99,11 @@ def line(row: dict[str, Any]) -> str:
         return f"{row['name']:<48} not measured: {row['missing']}"
     parts = [f"{k} {row[k]['peak'] / MIB:7.1f} (+{(row[k]['peak'] - row[k]['base']) / MIB:6.1f})"
              for k in ("rlx", "onnxruntime")]
-    return f"{row['name']:<48} {parts[0]}  {parts[1]}  ratio {row['ratio']:5.2f}"
+    arena = ""
+    if row["rlx"].get("bound"):
+        used = row["rlx"]["arena"] / row["rlx"]["bound"]
+        arena = f"  arena {row['rlx']['arena'] / 1024:9.1f} KiB, {used:.3f} of the lower bound"
+    return f"{row['name']:<48} {parts[0]}  {parts[1]}  ratio {row['ratio']:5.2f}{arena}"
 
 
 def main(given: Sequence[str] | None = None) -> int:

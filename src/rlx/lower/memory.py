@@ -1,14 +1,15 @@
-"""Lifetimes to offsets: a pure function on intervals, and an independent checker.
+"""Lifetimes to slots and offsets, and an independent checker.
 
-Greedy by size: the largest buffer first, each at the lowest offset where no
-placed buffer with an overlapping lifetime lies. A result takes over the memory
-of an operand that dies in the same call where the kernel allows it.
+A result takes over the memory of an operand that dies in the same call where the
+kernel allows it; what then shares memory is a block, and `rlx.lower.offsets` finds
+places for the blocks.
 """
 
 from dataclasses import dataclass
 
 from rlx.errors import LoweringError
 from rlx.lower.context import ALIGN
+from rlx.lower.offsets import lower_bound, pack
 from rlx.lower.program import Buffer, Program
 
 
@@ -86,33 +87,12 @@ def plan(program: Program, *, reuse: bool = True) -> None:
                 member.kind, member.slot, member.offset = "output", output.slot, 0
         else:
             todo.append(block)
-    todo.sort(key=lambda b: (-b.nbytes, b.first))
-    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
-    width = max(16, len(program.calls) // 1024)
-    during: dict[int, list[int]] = {}  # of every so many calls: what is placed and alive then
-    top = 0
-    for block in todo:
-        need = -(-max(block.nbytes, 1) // ALIGN) * ALIGN
-        times = range(block.first // width, block.last // width + 1)
-        candidates = [placed[k] for k in {k for t in times for k in during.get(t, ())}]
-        near = sorted([(o, e) for o, e, first, last in candidates if first <= block.last and block.first <= last])
-        best, best_gap, at = -1, None, 0
-        for offset, end in near:
-            gap = offset - at
-            if gap >= need and (best_gap is None or gap < best_gap):
-                best, best_gap = at, gap
-            if end > at:
-                at = end
-        if best < 0:
-            best = at
-        for t in times:
-            during.setdefault(t, []).append(len(placed))
-        placed.append((best, best + need, block.first, block.last))
-        top = max(top, best + need)
+    spans_of = [(b.first, b.last, -(-max(b.nbytes, 1) // ALIGN) * ALIGN) for b in todo]
+    offsets, program.arena_bytes = pack(spans_of)
+    program.live_bound = lower_bound(spans_of)
+    for block, offset in zip(todo, offsets, strict=True):
         for member in block.members:
-            member.slot, member.offset = 0, best
-    program.arena_bytes = top
-    program.live_bound = _live_bound(todo)
+            member.slot, member.offset = 0, offset
     weights = 0
     inputs = 0
     for buffer in program.buffers:
@@ -122,20 +102,6 @@ def plan(program: Program, *, reuse: bool = True) -> None:
         elif buffer.kind == "weight":
             buffer.slot, buffer.offset = program.weight_slot(weights), 0
             weights += 1
-
-
-def _live_bound(blocks: list[_Block]) -> int:
-    """Most bytes alive at one call: no plan can be smaller."""
-    change: dict[int, int] = {}
-    for block in blocks:
-        need = -(-max(block.nbytes, 1) // ALIGN) * ALIGN
-        change[block.first] = change.get(block.first, 0) + need
-        change[block.last + 1] = change.get(block.last + 1, 0) - need
-    most = now = 0
-    for at in sorted(change):
-        now += change[at]
-        most = max(most, now)
-    return most
 
 
 def check(program: Program) -> None:
