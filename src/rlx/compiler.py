@@ -16,6 +16,7 @@ from rlx.options import CompileOptions, default_threads, machine_bytes
 from rlx.passes import Evaluate, PassManager, PassRecord
 from rlx.runtime import kernels
 from rlx.runtime.kernels import KernelTable
+from rlx.runtime.variant import run_once
 
 # Constants up to this size stay readable in the compiled graph.
 KEPT_BYTES = 1024
@@ -80,8 +81,6 @@ def _evaluator(options: CompileOptions) -> Evaluate:
     """Compiles and runs a graph without inputs: constants are folded by the kernels that run at run time."""
 
     def evaluate(part: Graph) -> dict[str, Array]:
-        from rlx.runtime.variant import run_once
-
         return run_once(compile_static(part, CompileOptions(threads=1, optimize=False, isa=options.isa)), {})
 
     return evaluate

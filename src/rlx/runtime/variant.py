@@ -3,11 +3,11 @@
 import contextlib
 import gc
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlx._kernels import _interp
-from rlx.compiler import Compiled
 from rlx.errors import SizeError
 from rlx.ir.opdef import Array
 from rlx.ir.types import static_shape
@@ -16,6 +16,9 @@ from rlx.options import machine_bytes
 from rlx.runtime.binding import Helper, Wide, rows_of_param
 from rlx.runtime.link import link
 from rlx.runtime.weights import WeightStore, aligned
+
+if TYPE_CHECKING:
+    from rlx.compiler import Compiled
 
 # Weights and nodes from which on the leftovers of compiling are worth giving back to the system.
 TRIM_BYTES = 1 << 19
@@ -34,7 +37,7 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def settle(compiled: Compiled) -> None:
+def settle(compiled: "Compiled") -> None:
     """Give back what compiling left over, where it is worth the time.
 
     Called with the collector paused: what is new is all in its youngest generation.
@@ -45,7 +48,7 @@ def settle(compiled: Compiled) -> None:
         _interp.trim()
 
 
-def run_once(compiled: Compiled, inputs: dict[str, Array]) -> dict[str, Array]:
+def run_once(compiled: "Compiled", inputs: dict[str, Array]) -> dict[str, Array]:
     """Run a compiled graph once; used for constant folding."""
     variant = Variant(compiled, WeightStore(compiled.table), 1, "constants")
     variant.upload({})
@@ -83,7 +86,7 @@ class Variant:
     """
 
     def __init__(
-        self, compiled: Compiled, store: WeightStore, threads: int, name: str, state: _interp.RunState | None = None,
+        self, compiled: "Compiled", store: WeightStore, threads: int, name: str, state: _interp.RunState | None = None,
         like: "Variant | None" = None, *, wide: Wide | None = None,
         scratch: Array | None = None,
     ) -> None:
