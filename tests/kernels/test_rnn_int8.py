@@ -6,6 +6,7 @@ import pytest
 
 from rlx import ops
 from rlx.lower import gemm_int8
+from rlx.lower.context import per_thread, workspaces
 from rlx.runtime.kernels import available_levels
 from rlx.testing.kernels import KernelFailure, call_kernel
 
@@ -83,7 +84,8 @@ def kernel(c, level, threads=1, grain=1):
                 extent=dirs * seq * batch, **how)
     y, yh, yc = empty(seq, dirs, batch, hidden), *(empty(dirs, batch, hidden) for _ in range(2))
     ws = empty(dirs * batch, 3, panels * 16)
-    state = empty(dirs * batch, gemm_int8.code_bytes(hidden, level), dtype=np.uint8)
+    stride = per_thread(batch * gemm_int8.code_bytes(hidden, level))
+    state = empty(workspaces(threads), stride, dtype=np.uint8)
     call_kernel("dynamic_quantize_lstm.f32",
                 [z, weights(c["r"]), columns(c["r_scale"]), columns(c["r_zero"]), bias, None, lens,
                  h0, c0, y, yh, yc, ws, state],
@@ -91,8 +93,8 @@ def kernel(c, level, threads=1, grain=1):
                      reverse=DIRECTIONS.index(c["direction"]), y_t=dirs * batch * hidden,
                      y_d=batch * hidden, y_b=hidden, h_d=batch * hidden, h_b=hidden,
                      s_d=batch * hidden, s_b=hidden, clip=0.0, acts=[0, 1, 1] * dirs,
-                     alpha=[0.0] * 3 * dirs, beta=[0.0] * 3 * dirs),
-                extent=dirs if batch else 0, **how)
+                     alpha=[0.0] * 3 * dirs, beta=[0.0] * 3 * dirs, stride=stride),
+                extent=(seq + 2) * dirs * panels if batch else 0, phases=seq + 2, **how)
     return y, yh, yc
 
 

@@ -30,6 +30,7 @@ class Program:
         fns: _Ints,
         extents: _Ints,
         grains: _Ints,
+        phases: _Ints,
         nodes: _Ints,
         costs: _Ints,
         attrs: _Ints,

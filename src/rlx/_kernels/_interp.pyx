@@ -119,7 +119,7 @@ cdef int execute(const Plan *plan, rlx_frame *frame, int threads) noexcept nogil
     cdef const rlx_thunk *t
     for i in range(plan.n_thunks):
         t = plan.thunks + i
-        if threads > 1 and t.grain > 0 and t.cost > SPLIT_NS:
+        if threads > 1 and t.grain > 0 and t.cost > SPLIT_NS * t.phases:
             status = rlx_pool_run(t, frame, threads)
         else:
             status = t.fn(t, frame, 0, t.extent)
@@ -151,7 +151,7 @@ cdef int execute_timed(const Plan *plan, rlx_frame *frame, int threads,
     start = rlx_now_ns()
     for i in range(plan.n_thunks):
         t = plan.thunks + i
-        if threads > 1 and t.grain > 0 and t.cost > SPLIT_NS:
+        if threads > 1 and t.grain > 0 and t.cost > SPLIT_NS * t.phases:
             status = rlx_pool_run(t, frame, threads)
         else:
             status = t.fn(t, frame, 0, t.extent)
@@ -304,7 +304,7 @@ cdef class Program:
 
     Parameters
     ----------
-    fns, extents, grains, nodes, costs : int64 arrays, one element per thunk
+    fns, extents, grains, phases, nodes, costs : int64 arrays, one element per thunk
     attrs : int64 array
         The attribute blocks, one after another.
     attr_starts : int64 array
@@ -325,7 +325,7 @@ cdef class Program:
     cdef readonly bint parallel
 
     def __cinit__(self, cnp.int64_t[::1] fns, cnp.int64_t[::1] extents, cnp.int64_t[::1] grains,
-                  cnp.int64_t[::1] nodes, cnp.int64_t[::1] costs, cnp.int64_t[::1] attrs,
+                  cnp.int64_t[::1] phases, cnp.int64_t[::1] nodes, cnp.int64_t[::1] costs, cnp.int64_t[::1] attrs,
                   cnp.int64_t[::1] attr_starts, cnp.int64_t[::1] arg_slots,
                   cnp.int64_t[::1] arg_offsets, cnp.int64_t[::1] arg_starts,
                   int64_t n_slots, object keep):
@@ -350,6 +350,7 @@ cdef class Program:
             t.n_args = <int32_t> (arg_starts[i + 1] - arg_starts[i])
             t.extent = extents[i]
             t.grain = grains[i]
+            t.phases = phases[i]
             t.node = <int32_t> nodes[i]
             t.cost = costs[i]
         self.plan.n_thunks = n
@@ -359,7 +360,7 @@ cdef class Program:
         self.parallel = any(isinstance(k, Program) and k.parallel for k in keep or ())
         for i in range(n):
             t = self.plan.thunks + i
-            self.parallel = self.parallel or (t.grain > 0 and t.cost > SPLIT_NS)
+            self.parallel = self.parallel or (t.grain > 0 and t.cost > SPLIT_NS * t.phases)
 
     def __dealloc__(self):
         PyMem_Free(self.plan.thunks)

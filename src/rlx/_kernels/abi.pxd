@@ -36,7 +36,7 @@ cdef extern from "abi.h" nogil:
         int32_t node
         int32_t n_args
         int64_t cost
-        int64_t reserved
+        int64_t phases
 
     ctypedef int (*rlx_ew)(void *, const void *, const void *, const void *, int64_t,
                            const double *, rlx_error *) noexcept nogil

@@ -312,6 +312,7 @@ class Context:
         grain: int = 0,
         cost: float = 0,
         inplace: Sequence[tuple[int, int]] = (),
+        phases: int = 1,
     ) -> None:
         """Append a kernel call.
 
@@ -325,9 +326,11 @@ class Context:
             Estimated nanoseconds on one core.
         inplace : pairs (written argument, read argument)
             The two may be the same memory if the read one dies here.
+        phases : int
+            Equal parts of the extent that depend on one another, in order.
         """
         self.calls.append(
-            Call(kernel, tuple(args), attrs or {}, extent, grain, int(cost), self._node, tuple(inplace))
+            Call(kernel, tuple(args), attrs or {}, extent, grain, int(cost), self._node, tuple(inplace), phases)
         )
 
     def copy(self, source: Operand, target: Operand, nbytes: int) -> None:

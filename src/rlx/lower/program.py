@@ -98,6 +98,7 @@ class Call:
     cost: int
     node: int
     inplace: tuple[tuple[int, int], ...] = ()
+    phases: int = 1
 
 
 @dataclass(frozen=True, eq=False)

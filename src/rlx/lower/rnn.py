@@ -7,7 +7,7 @@ from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.ir.graph import Node, Value
 from rlx.lower import gemm_int8
-from rlx.lower.context import Context, lowering, shape_of, size_of
+from rlx.lower.context import Context, lowering, per_thread, shape_of, size_of
 from rlx.lower.packing import packed
 from rlx.lower.program import Arg, Attrs, Operand, Transform
 from rlx.ops.rnn import ACTIVATIONS, GATES, chosen_activations
@@ -182,6 +182,7 @@ def lower_dynamic_quantize_lstm(ctx: Context, node: Node) -> None:
         extent=dirs * rows, grain=12, cost=dirs * rows * 4 * pad * (depth + 20) * 0.015 + 50,
     )
     scratch = ctx.write(ctx.temp(dirs * batch * _BUFFERS["lstm"] * pad * 4, f"{node.name}/state"))
+    codes_bytes, panels, phases = per_thread(batch * gemm_int8.code_bytes(hidden, ctx.isa)), pad // 16, seq + 2
     ctx.call(
         "dynamic_quantize_lstm.f32",
         [ctx.read(z), ctx.read(_int8_weights(ctx, r, hidden)), _columns(ctx, r_scale, hidden),
@@ -189,7 +190,7 @@ def lower_dynamic_quantize_lstm(ctx: Context, node: Node) -> None:
          None if b is None else ctx.read(_biases(ctx, b, _ORDER["lstm"], hidden, False)[0]),
          None if p is None else ctx.read(_panels(ctx, p, _PEEPHOLES, hidden, 1)),
          *map(ctx.maybe, (lens, h0, c0)), *(ctx.write(v) if ctx.uses.get(v) else None for v in node.outputs), scratch,
-         ctx.write(codes(dirs * batch, hidden, "h"))],
-        _recurrence("lstm", at, dirs, seq, batch, hidden, max(1, batch), at["input_forget"]),
-        extent=dirs if batch else 0, grain=1, cost=dirs * rows * 4 * pad * (hidden + 20) * 0.02 + 50,
+         ctx.work(codes_bytes)],
+        {**_recurrence("lstm", at, dirs, seq, batch, hidden, max(1, batch), at["input_forget"]), "stride": codes_bytes},
+        extent=phases * dirs * panels if batch else 0, grain=max(2, panels // 8), phases=phases, cost=dirs * rows * 4 * pad * (hidden + 20) * 0.02 + 50,
     )

@@ -53,7 +53,7 @@ def link(program: Program, table: KernelTable, keep: list[object] | None = None)
         A kernel does not exist or its attributes do not fit its layout.
     """
     kept: list[object] = keep if keep is not None else []
-    fns, extents, grains, nodes, costs = [], [], [], [], []
+    fns, extents, grains, phases, nodes, costs = [], [], [], [], [], []
     words: list[int] = []
     starts: list[int] = []
     slots: list[int] = []
@@ -82,6 +82,7 @@ def link(program: Program, table: KernelTable, keep: list[object] | None = None)
         fns.append(row.address)
         extents.append(call.extent)
         grains.append(call.grain)
+        phases.append(call.phases)
         nodes.append(call.node)
         costs.append(call.cost)
         for arg in call.args:
@@ -93,6 +94,6 @@ def link(program: Program, table: KernelTable, keep: list[object] | None = None)
         return np.array(values, np.int64)
 
     return _interp.Program(
-        ints(fns), ints(extents), ints(grains), ints(nodes), ints(costs), ints(words), ints(starts),
+        ints(fns), ints(extents), ints(grains), ints(phases), ints(nodes), ints(costs), ints(words), ints(starts),
         ints(slots), ints(offsets), ints(arg_starts), program.n_slots, kept,
     )

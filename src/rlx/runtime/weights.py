@@ -55,6 +55,7 @@ def run_transform(transform: Transform, source: Array, table: KernelTable) -> Ar
         ints(row.address),
         ints(transform.extent),
         ints(0),
+        ints(1),
         ints(0),
         ints(0),
         ints(*words),

@@ -33,6 +33,7 @@ def call_kernel(
     *,
     extent: int,
     grain: int = 1,
+    phases: int = 1,
     threads: int = 1,
     level: str | None = None,
     repeat: int = 1,
@@ -54,7 +55,7 @@ def call_kernel(
         return np.array(values, np.int64)
 
     program = _interp.Program(
-        ints(row.address), ints(extent), ints(grain), ints(0), ints(10**9),
+        ints(row.address), ints(extent), ints(grain), ints(phases), ints(0), ints(10**9 * phases),
         ints(*words), ints(0),
         ints(*(-1 if a is None else i for i, a in enumerate(args))), ints(*(0 for _ in args)),
         ints(0, n), max(1, n), None,

@@ -20,6 +20,10 @@
  *            allocates nothing, raises nothing. The interpreter may cut
  *            [0, extent) anywhere at multiples of `grain`; the bits must not
  *            depend on the cut.
+ * phases     with more than one, the items are cut into so many equal parts that
+ *            depend on one another: part k + 1 starts when part k is done, and
+ *            only within a part is there anything to split. A range that spans
+ *            parts is done in order.
  * workspace  an operand of its own; a per-thread one is a block per thread:
  *            address + frame->tid * stride (stride is an attribute).
  * aliasing   an output operand may be the very same memory as an input only
@@ -69,7 +73,7 @@ struct rlx_thunk {
     int32_t node;    /* index into the program's node table, for errors */
     int32_t n_args;
     int64_t cost;    /* estimated nanoseconds on one core */
-    int64_t reserved;
+    int64_t phases;  /* equal parts of the extent that run one after another */
 };
 
 /* Status codes. Zero is success. */

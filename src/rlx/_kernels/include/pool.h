@@ -48,6 +48,7 @@ typedef struct rlx_pool {
     /* the job */
     const rlx_thunk *thunk;
     const rlx_frame *frame;
+    int64_t first, end;        /* items of the job */
     int64_t unit;              /* what is handed out, a multiple of the grain */
     uint32_t least;            /* units of the smallest chunk */
     int threads;               /* participants wanted, the caller among them */
@@ -124,8 +125,8 @@ static void rlx_pool_work(rlx_pool *p, const rlx_thunk *t, const rlx_frame *f, i
         if (!atomic_compare_exchange_weak_explicit(&p->range, &range, rest, memory_order_relaxed,
                                                    memory_order_relaxed))
             continue;
-        int64_t end = hi * unit < t->extent ? hi * unit : t->extent;
-        int status = t->fn(t, f, lo * unit, end);
+        int64_t end = p->first + hi * unit < p->end ? p->first + hi * unit : p->end;
+        int status = t->fn(t, f, p->first + lo * unit, end);
         if (status) {
             int32_t none = 0;
             atomic_compare_exchange_strong(&p->status, &none, status);
@@ -288,14 +289,16 @@ static void rlx_pool_wait(rlx_pool *p) {
     }
 }
 
-/* Run one thunk on `threads` threads (the caller is one of them). */
-static int rlx_pool_run(const rlx_thunk *t, const rlx_frame *f, int threads) {
+/* Run the items [lo, hi) on `threads` threads (the caller is one of them). */
+static int rlx_pool_job(const rlx_thunk *t, const rlx_frame *f, int threads, int64_t lo, int64_t hi) {
     rlx_pool *p = &rlx_the_pool;
     rlx_seat *seat = &p->seats[0];
     int64_t grain = t->grain > 0 ? t->grain : 1, looked = rlx_pool_now();
-    int64_t pieces = (t->extent + grain - 1) / grain;
+    int64_t pieces = (hi - lo + grain - 1) / grain;
     if (threads <= 1 || pieces <= 1)
-        return t->fn(t, f, 0, t->extent);
+        return t->fn(t, f, lo, hi);
+    p->first = lo;
+    p->end = hi;
     p->thunk = t;
     p->frame = f;
     int64_t pack = pieces / INT32_MAX + 1;
@@ -318,6 +321,17 @@ static int rlx_pool_run(const rlx_thunk *t, const rlx_frame *f, int threads) {
         rlx_pool_wait(p);
     rlx_take_mask(seat, -1);
     return atomic_load(&p->status);
+}
+
+/* Run one thunk on `threads` threads, phase by phase. */
+static int rlx_pool_run(const rlx_thunk *t, const rlx_frame *f, int threads) {
+    int64_t part = t->extent / t->phases;
+    for (int64_t lo = 0; lo < t->extent; lo += part) {
+        int status = rlx_pool_job(t, f, threads, lo, lo + part);
+        if (status)
+            return status;
+    }
+    return RLX_OK;
 }
 
 #endif

@@ -13,7 +13,9 @@
  * (b, or b - 128 if unsigned), padded with zeros; behind all panels of a direction
  * the sums over k of the columns, i32 [P][4][UB]. One row reads two panels at a time
  * (a stream each), which hides the latency of the products; several rows share
- * the loads. Odd steps pass the panels backwards: what is at the end of one
+ * the loads. A step is a phase, split by panels: with two threads each keeps its
+ * half of R in its own second cache (each quantises the whole state for itself:
+ * under 1 % of a step). Odd steps pass the panels backwards: what is at the end of one
  * step is still in the second cache at the start of the next. The bits depend on
  * neither. A row of codes: `depth` terms (int8.h), then i32, the sum of
  * (code - zero).
@@ -39,9 +41,9 @@
  * dynamic_quantize_lstm.f32
  *                    args  Z, R packed, scale, zero?, bias packed?, peepholes packed?,
  *                          lens i32?, h0?, c0?, Y?, Y_h?, Y_c?, ws, codes
- *   attrs of rnn.c's lstm (block: batch); bias and peepholes are packed by it.
- *   ws: dirs*batch blocks of 3*P*UB floats; codes: dirs*batch rows.
- *   extent dirs.
+ *   attrs of rnn.c's lstm (block: batch), stride; bias and peepholes are packed by it.
+ *   ws: dirs*batch blocks of 3*P*UB floats; codes: batch rows per thread, `stride` bytes.
+ *   extent (seq + 2)*dirs*P in seq + 2 phases: states in, the steps, states out.
  *
  * Bound by reading the weights of a step. Measured (Xeon, AVX-512, one thread, one
  * row, time of ONNX Runtime's node / ours): T = 1, I = H = 512 1.4, T = 80,
@@ -347,6 +349,56 @@ static quant quantize_state(const job_int8 *j, int64_t s, char *codes, int64_t s
     return q;
 }
 
+/* What the gates of a direction read. */
+typedef struct cell {
+    weights w;
+    const float *bias, *peep;
+    int plain;
+} cell;
+
+/* The gates of row b in the panels [p, p + m): products, zero points, scales, bias, activations. */
+RLX_INLINE void gates_of(const job_int8 *j, const cell *k, int64_t s, int64_t b, int64_t p, int64_t m,
+                         const float *z, const int32_t *sums, quant q, int32_t row) {
+    float *c = buf_int8(j, b, 2), *h = buf_int8(j, b, (s + 1) & 1), gates[COLUMNS];
+    for (int64_t g = p; g < p + m; g++) {
+        for (int64_t at = 0; at < COLUMNS; at += VF) {
+            const int64_t col = g * COLUMNS + at;
+            vf v = vf_load(z + col) + real(&k->w, sums + (g - p) * COLUMNS + at, col, q, row);
+            if (k->bias) v += vf_load(k->bias + col);
+            vf_store(gates + at, v);
+        }
+        if (k->plain)
+            lstm_gates_int8(j, 1, gates, NULL, c + g * UB, h + g * UB);
+        else
+            lstm_gates_int8(j, 0, gates, k->peep ? k->peep + g * 3 * UB : NULL, c + g * UB, h + g * UB);
+    }
+}
+
+/* Step s of the panels [first, end). */
+static void step(const job_int8 *j, const cell *k, int64_t s, int64_t first, int64_t end, char *codes) {
+    const int64_t stride = row_bytes(j->hidden);
+    const quant q = quantize_state(j, s, codes, stride);
+    int64_t ids[ROWS], n;
+    const float *z[ROWS], *h[ROWS];
+    sums_of_row sums[MR];
+    for (int64_t b = 0; (n = gather_int8(j, s, &b, ids, z, h)) > 0;) {
+        const int64_t group = n == 1 ? ROW_PANELS : 1, last = ceil_div(end - first, group) - 1;
+        for (int64_t e = 0; e <= last; e++) {
+            const int64_t p = first + (s & 1 ? last - e : e) * group, m = end - p < group ? end - p : group;
+            for (int64_t i = 0, done; i < n; i += done) {
+                const char *x[MR];
+                const int64_t some = n - i < MR ? n - i : MR;
+                for (int64_t r = 0; r < some; r++) x[r] = codes + ids[i + r] * stride;
+                done = products(some, m, k->w.depth, x, k->w.panels + p * COLUMNS * k->w.depth, sums);
+                for (int64_t r = 0; r < done; r++)
+                    gates_of(j, k, s, ids[i + r], p, m, z[i + r], sums[r], q,
+                             *row_sum((char *)x[r], j->hidden));
+            }
+        }
+        emit_int8(j, s, ids, n, first * UB, (end * UB < j->hidden ? end * UB : j->hidden) - first * UB);
+    }
+}
+
 static int lstm(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
     job_int8 j = {.z = (const float *)RLX_PTR(t, f, 0), .lens = (const int32_t *)RLX_OPT(t, f, 6),
                   .h0 = (const float *)RLX_OPT(t, f, 7), .y = (float *)RLX_OPT(t, f, 9),
@@ -354,61 +406,27 @@ static int lstm(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) 
     const float *biases = (const float *)RLX_OPT(t, f, 4);
     const float *peepholes = (const float *)RLX_OPT(t, f, 5), *c0 = (const float *)RLX_OPT(t, f, 8);
     float *yc = (float *)RLX_OPT(t, f, 11);
-    sums_of_row sums[MR];
-    for (int64_t item = lo; item < hi; item++) {
-        const int status = job_item_int8(&j, t, f, item, 4, 3, 3);
+    const int64_t dirs = t->attrs[0], seq = t->attrs[1], panels = ceil_div(t->attrs[3], UB);
+    char *codes = RLX_PTR(t, f, 13) + f->tid * t->attrs[21];
+    while (lo < hi) {
+        const int64_t phase = lo / (dirs * panels), d = lo / panels % dirs, first = lo % panels;
+        const int64_t end = hi - lo < panels - first ? first + hi - lo : panels, s = phase - 1;
+        lo += end - first;
+        const int status = job_item_int8(&j, t, f, d, 4, 3, 3);
         if (status) return status;
-        const int plain = j.plain && !peepholes && !t->attrs[6];
-        const weights w = weights_at(t, f, 1, j.d, j.panels, j.hidden);
-        const float *peep = peepholes ? peepholes + j.d * j.panels * 3 * UB : NULL;
-        const float *bias = biases ? biases + j.d * j.panels * COLUMNS : NULL;
-        const int64_t stride = row_bytes(j.hidden), steps = longest(j.lens, j.seq, j.batch);
-        char *codes = RLX_PTR(t, f, 13) + j.d * j.batch * stride;
-        load_state_int8(&j, j.h0, 0);
-        load_state_int8(&j, c0, 2);
-        for (int64_t s = 0; s < steps; s++) {
-            const quant q = quantize_state(&j, s, codes, stride);
-            int64_t ids[ROWS], n;
-            const float *z[ROWS], *h[ROWS];
-            for (int64_t b = j.b0; (n = gather_int8(&j, s, &b, ids, z, h)) > 0;) {
-                const int64_t group = n == 1 ? ROW_PANELS : 1;
-                const int64_t last = ceil_div(j.panels, group) - 1;
-                for (int64_t e = 0; e <= last; e++) {
-                    const int64_t p = (s & 1 ? last - e : e) * group;
-                    const int64_t m = j.panels - p < group ? j.panels - p : group;
-                    for (int64_t i = 0, done; i < n; i += done) {
-                        const char *x[MR];
-                        const int64_t some = n - i < MR ? n - i : MR;
-                        for (int64_t r = 0; r < some; r++) x[r] = codes + ids[i + r] * stride;
-                        const int8_t *at = w.panels + p * COLUMNS * w.depth;
-                        done = products(some, m, w.depth, x, at, sums);
-                        for (int64_t r = 0; r < done; r++) {
-                            const int32_t sum = *row_sum((char *)x[r], j.hidden);
-                            float *c = buf_int8(&j, ids[i + r], 2);
-                            float *hn = buf_int8(&j, ids[i + r], (s + 1) & 1), gates[COLUMNS];
-                            for (int64_t g = p; g < p + m; g++) {
-                                const float *zp = z[i + r] + g * COLUMNS;
-                                for (int64_t at = 0; at < COLUMNS; at += VF) {
-                                    const int64_t col = g * COLUMNS + at;
-                                    vf v = vf_load(zp + at) +
-                                           real(&w, sums[r] + (g - p) * COLUMNS + at, col, q, sum);
-                                    if (bias) v += vf_load(bias + col);
-                                    vf_store(gates + at, v);
-                                }
-                                if (plain)
-                                    lstm_gates_int8(&j, 1, gates, NULL, c + g * UB, hn + g * UB);
-                                else
-                                    lstm_gates_int8(&j, 0, gates, peep ? peep + g * 3 * UB : NULL,
-                                                    c + g * UB, hn + g * UB);
-                            }
-                        }
-                    }
-                }
-                emit_int8(&j, s, ids, n);
-            }
+        if (phase > 0 && s < seq) {
+            const cell k = {.w = weights_at(t, f, 1, d, panels, j.hidden),
+                            .bias = biases ? biases + d * panels * COLUMNS : NULL,
+                            .peep = peepholes ? peepholes + d * panels * 3 * UB : NULL,
+                            .plain = j.plain && !peepholes && !t->attrs[6]};
+            if (s < longest(j.lens, seq, j.batch)) step(&j, &k, s, first, end, codes);
+        } else if (phase == 0 && first == 0) {
+            load_state_int8(&j, j.h0, 0);
+            load_state_int8(&j, c0, 2);
+        } else if (phase > 0 && first == 0) {
+            finish_int8(&j);
+            for (int64_t b = 0; b < j.batch; b++) store_state_int8(&j, yc, b, 2);
         }
-        finish_int8(&j);
-        for (int64_t b = j.b0; b < j.b0 + j.rows; b++) store_state_int8(&j, yc, b, 2);
     }
     return RLX_OK;
 }
@@ -420,6 +438,6 @@ const rlx_kernel_row rlx_rows_rnn_int8[] = {
     {"rnn_columns.u8", columns_u8, "dirs hidden dir column order:*", 0},
     {"rnn_quantize.int8", quantize, "seq batch inputs", 0},
     {"rnn_project.int8", project, "dirs seq batch inputs hidden", 0},
-    {"dynamic_quantize_lstm.f32", lstm, RLX_RECURRENT, 0},
+    {"dynamic_quantize_lstm.f32", lstm, RLX_RECURRENT " stride", 0},
     {NULL, NULL, NULL, 0},
 };
