@@ -67,7 +67,7 @@ def test_one_processor_and_four_threads():
         "for _ in range(300): assert (exe.run({'x': a}, threads=4)['y'] == want).all()\n"
         "assert len(os.sched_getaffinity(0)) == 1\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
 def test_other_executables_meanwhile_run_alone_and_right(spinners):

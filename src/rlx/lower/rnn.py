@@ -192,5 +192,6 @@ def lower_dynamic_quantize_lstm(ctx: Context, node: Node) -> None:
          *map(ctx.maybe, (lens, h0, c0)), *(ctx.write(v) if ctx.uses.get(v) else None for v in node.outputs), scratch,
          ctx.work(codes_bytes)],
         {**_recurrence("lstm", at, dirs, seq, batch, hidden, max(1, batch), at["input_forget"]), "stride": codes_bytes},
-        extent=phases * dirs * panels if batch else 0, grain=max(2, panels // 8), phases=phases, cost=dirs * rows * 4 * pad * (hidden + 20) * 0.02 + 50,
+        extent=phases * dirs * panels if batch else 0, grain=max(2, panels // 8), phases=phases,
+        cost=dirs * rows * 4 * pad * (hidden + 20) * 0.02 + 50,
     )
