@@ -148,3 +148,20 @@ def test_module_runs_as_a_program() -> None:
     done = subprocess.run([sys.executable, "-m", "rlx", "config"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "isa" in done.stdout
+
+
+def test_bench_holds_every_node_against_the_roofline(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "roof.html"
+    status, out, _ = call(capsys, "bench", model, "-d", "n=8", "-s", "0.05", "-t", "1", "--json", "-q", "--html", page)
+    assert status == 0
+    found = json.loads(out)
+    product = next(n for n in found["nodes"] if n["flops"])
+    assert product["flops"] == 2 * 8 * 4 * 3 and product["us"] > 0
+    assert 0 < product["roofline_share"] < 20
+    assert found["machine"]["peak_per_ns"]["f32"] > 0.05
+    text = page.read_text()
+    assert text.startswith("<!doctype html>") and "<svg" in text and "<script" not in text
+    status, out, _ = call(capsys, "bench", model, "-d", "n=8", "-s", "0.05", "-t", "1", "--full", "-q")
+    assert status == 0 and "of roofline" in out and "others" not in out

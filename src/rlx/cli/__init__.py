@@ -45,6 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     time = commands.add_parser("bench", parents=[common], help="time runs and kernels", description=bench.__doc__)
     time.add_argument("-s", "--seconds", type=float, default=3.0, metavar="S", help="how long to measure (default: 3)")
     time.add_argument("--against", choices=("onnxruntime",), help="alternate with another runtime in this process")
+    time.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page with the roofline")
+    time.add_argument("--full", action="store_true", help="print every node, not the dearest alone")
     time.set_defaults(call=bench.bench)
 
     config = commands.add_parser("config", help="print what runs on this machine")

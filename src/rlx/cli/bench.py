@@ -1,4 +1,4 @@
-"""Time a model: distribution of latencies, time per kernel, and the ratio to another runtime."""
+"""Time a model: latencies, time per kernel, every node against the roofline, the ratio to another runtime."""
 
 import argparse
 import json
@@ -9,7 +9,10 @@ from typing import Any
 
 from rlx.cli.session import Session, open_session
 from rlx.errors import ConfigError
-from rlx.runtime.report import table_text
+from rlx.options import default_threads
+from rlx.runtime.kernels import table as kernel_table
+from rlx.runtime.report import Profile, table_text
+from rlx.runtime.roofline import NodeTime, Roofline, measure_machine, roofline
 
 Call = Callable[[], object]
 PERCENTILES = (0, 50, 90, 99)
@@ -28,6 +31,11 @@ def bench(options: argparse.Namespace) -> None:
         samples = measure(calls, options.seconds)
     profile = session.model.profile(session.inputs, repeat=max(1, min(50, len(samples["rlx"]))))
     total = max(profile.total, 1e-9)
+    found = against_peaks(session, options.threads, profile)
+    if options.html is not None:
+        from rlx.cli.roofpage import page
+
+        options.html.write_text(page(options.model.name, found, samples), encoding="utf-8")
     kernels = [(name, n, spent, spent / total) for name, n, spent in profile.by_kernel()]
     other = samples.get(options.against, [])
     ratio = median(samples["rlx"]) / median(other) if other else None
@@ -40,6 +48,9 @@ def bench(options: argparse.Namespace) -> None:
             "ratio": ratio,
             "ratio_fastest": fastest,
             "kernels": [{"kernel": k, "calls": n, "us": t / 1e3, "share": s} for k, n, t, s in kernels],
+            "machine": {"isa": found.machine.level, "peak_per_ns": found.machine.peak,
+                        "read_bytes_per_ns": [list(pair) for pair in found.machine.bandwidth]},
+            "nodes": [node_facts(r) for r in found.rows],
         }, indent=2))
         return
     rows = [(name, str(len(v)), *(f"{percentile(v, p) * 1e3:.3f}" for p in PERCENTILES)) for name, v in samples.items()]
@@ -53,6 +64,24 @@ def bench(options: argparse.Namespace) -> None:
         shown.append((f"{len(rest)} others", str(sum(r[1] for r in rest)), f"{sum(r[2] for r in rest) / 1e3:.1f}",
                       f"{100 * sum(r[3] for r in rest):.1f} %"))
     print(table_text(("kernel", "calls", "us", "share"), shown, (1, 2, 3)))
+    print(f"\n{found.text(None if options.full else MOST_ROWS)}")
+
+
+def against_peaks(session: Session, threads: int | None, profile: Profile) -> Roofline:
+    """The profile held against what this processor can do."""
+    parts = session.model.compiled_for(session.inputs)
+    table = parts[0].table if parts else kernel_table()
+    with session.step("measuring the peaks of this processor"):
+        machine = measure_machine(table, threads or default_threads())
+    return roofline(machine, parts, profile)
+
+
+def node_facts(row: NodeTime) -> dict[str, Any]:
+    """A node's row as data."""
+    work = row.work
+    return {"node": row.node, "op": row.op, "kernels": list(row.kernels), "us": row.nanoseconds / 1e3,
+            "flops": work.flops if work else None, "bytes": work.nbytes if work else None,
+            "bound": row.bound or None, "roofline_share": row.share}
 
 
 def measure(calls: dict[str, Call], seconds: float) -> dict[str, list[float]]:
