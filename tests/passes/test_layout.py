@@ -171,3 +171,62 @@ def test_winograd_with_epilogue_and_concatenation():
 
     calls = check(net, x=(1, 32, 14, 15), tolerance=2e-4)
     assert calls["conv_winograd.f32@nhwc"] == 3
+
+
+def alone(shape, kernel, *, groups=1, strides=1, steps=lambda y: y):
+    """A graph function with one convolution, from constants."""
+    c = shape[1] // groups
+    n = len(kernel)
+
+    def net(x):
+        w = x.graph.constant(array(24, c, *kernel) / 8)
+        y = ops.conv(x, w, x.graph.constant(array(24)), strides=(strides,) * n, groups=groups,
+                     pads=tuple(k // 2 for k in kernel) * 2)
+        return steps(y)
+
+    return net
+
+
+ALONE = {
+    "pointwise": ((2, 40, 17, 19), (1, 1), {}, "conv_gathered.f32@nchw"),
+    "strided pointwise": ((1, 40, 33, 35), (1, 1), {"strides": 2}, "conv_gathered.f32@nchw"),
+    "few terms": ((2, 3, 30, 32), (3, 3), {}, "conv_direct.f32@nchw"),
+    "grouped": ((1, 24, 20, 48), (3, 3), {"groups": 6}, "conv_direct.f32@nchw"),
+    "depthwise": ((1, 24, 20, 48), (3, 3), {"groups": 24, "strides": 2}, "conv_direct.f32@nchw"),
+    "1-D": ((1, 70, 300), (3,), {}, "conv_gathered.f32@nchw"),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_convolution_that_stands_alone_is_not_transposed(name):
+    shape, kernel, attrs, called = ALONE[name]
+    check(alone(shape, kernel, **attrs), x=shape, kernels={called: 1})
+    check(alone(shape, kernel, **attrs, steps=ops.relu), x=shape, kernels={called: 1})
+    check(alone(shape, kernel, **attrs, steps=lambda y: ops.gelu(ops.abs(y))), x=shape, kernels={called: 1})
+
+
+def test_a_residual_runs_on_the_tile_of_a_convolution_that_stands_alone():
+    def net(x, r):
+        y = alone((2, 40, 17, 19), (1, 1))(x)
+        return ops.relu(r - y)
+
+    check(net, x=(2, 40, 17, 19), r=(2, 24, 17, 19), kernels={"conv_gathered.f32@nchw": 1})
+
+
+def test_operands_of_other_shapes_stay_outside_a_convolution_that_stands_alone():
+    def net(x, row):
+        return alone((1, 40, 17, 19), (1, 1))(x) + row, alone((1, 40, 17, 19), (1, 1))(x) * 0.5
+
+    check(net, x=(1, 40, 17, 19), row=(19,))
+
+
+@pytest.mark.parametrize("follow", [
+    lambda y: ops.max_pool(y, kernel=(2, 2)),
+    lambda y: ops.transpose(y, perm=(0, 2, 3, 1)),
+    lambda y: ops.conv(y, y.graph.constant(array(8, 24, 1, 1))),
+])
+def test_a_convolution_among_channels_last_ops_does_not_stand_alone(follow):
+    def net(x):
+        return follow(alone((1, 3, 30, 32), (3, 3))(x))
+
+    assert not any("nchw" in name for name in check(net, x=(1, 3, 30, 32)))

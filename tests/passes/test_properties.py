@@ -14,7 +14,8 @@ from rlx.runtime.variant import run_once
 from rlx.testing.passes import NETS, graphs
 
 SEEDS = range(18)
-SPECIAL = {"depthwise-in-floats", "half-weights", "reduce-stacks", "tabulate", "winograd"}  # have files of their own
+# have files of their own
+SPECIAL = {"depthwise-in-floats", "half-weights", "keep-channels-first", "reduce-stacks", "tabulate", "winograd"}
 OPTIONAL = [p.name for p in default_pipeline() if not p.required]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx.dtypes import DType, f32
 from rlx.ir.graph import Node, Value
-from rlx.lower import gemm, gemm_conv, gemm_half, winograd
+from rlx.lower import conv_first, gemm, gemm_conv, gemm_half, winograd
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.matmul import epilogue_steps
 from rlx.lower.movement import contiguous_strides, strided_copy
@@ -105,6 +105,24 @@ def lower_conv_nhwc(ctx: Context, node: Node) -> None:
     place, row = ctx.rows_of(out)
     _convolve(ctx, node, ctx.operand(x), shape_of(x), w, b, place, shape_of(out), [e for e in extras if e is not None],
               node.attrs["epilogue"], row)
+
+
+@lowering("conv_alone")
+def lower_conv_alone(ctx: Context, node: Node) -> None:
+    """Channels first throughout, with an epilogue of unary steps and operands of the result's shape."""
+    x, w, b, *extras = (*node.inputs, None)[: max(3, len(node.inputs))]
+    assert x is not None and w is not None
+    out, weight, x_shape = node.outputs[0], shape_of(w), shape_of(x)
+    at = geometry("conv", w.rank - 2, *(node.attrs[k] for k in ("strides", "pads", "dilations", "groups")))
+    channels, *pixels = shape_of(out)[1:]
+    matrix = [shape_of(out)[0] * channels, math.prod(pixels)]
+    steps, operands, clamp, _ = epilogue_steps(ctx, [e for e in extras if e is not None], node.attrs["epilogue"],
+                                               w.dtype, matrix, 5)
+    shape = gemm_conv.conv_shape([x_shape[0], *x_shape[2:], x_shape[1]], channels, weight[2:], strides=at.strides,
+                                 dilations=at.dilations, pads=at.pads, groups=at.groups)
+    plan = conv_first.plan_conv(shape, clamp=clamp, steps=steps, level=ctx.isa)
+    ctx.call(plan.kernel, [ctx.read(x), ctx.read(w), ctx.write(out), ctx.maybe(b), ctx.work(plan.workspace), *operands],
+             plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)
 
 
 def _convolve(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.dtypes import FLOATS, DType
+from rlx.dtypes import FLOATS, DType, f32
 from rlx.errors import TypeRuleError
 from rlx.ir.dims import AnyDim
 from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample
@@ -193,6 +193,23 @@ conv_nhwc = OpDef(
     dtypes=FLOATS,
     tolerance=PRODUCT,
     internal=True,
+)
+
+
+def _infer_alone(x: TensorType, w: TensorType, b: TensorType | None = None, *extras: TensorType, epilogue: Epilogue,
+                 **at: Any) -> tuple[TensorType, ...]:
+    (y,) = _infer_conv(x, w, b, **at)
+    return (epilogue_types("conv_alone", y, extras, epilogue),)
+
+
+def _alone(x: Array, w: Array, b: Array | None = None, *extras: Array, epilogue: Epilogue, **at: Any) -> Array:
+    return run_epilogue(conv_reference(x, w, b, **at), extras, epilogue)
+
+
+conv_alone = OpDef(
+    "conv_alone", ("x", "w", "b?", "extras*"), _infer_alone, _alone,
+    "conv of x [N, C, spatial...] among ops of that order, then elementwise steps on the tile.",
+    attrs=(*GEOMETRY, Attr("epilogue", "any", ())), dtypes=(f32,), tolerance=PRODUCT, internal=True,
 )
 
 

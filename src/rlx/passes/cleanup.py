@@ -20,6 +20,7 @@ WEIGHTED = frozenset(
         "conv",
         "conv_transpose",
         "conv_nhwc",
+        "conv_alone",
         "conv_transpose_nhwc",
         "matmul",
         "fused_matmul",

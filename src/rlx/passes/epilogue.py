@@ -73,7 +73,7 @@ def _attrs(node: Node) -> tuple[tuple[str, object], ...]:
 
 
 def grow(start: Value, readers: Readers, *, transposes: bool = False, biased: bool = False, narrows: bool = True,
-         skip: Collection[int] = ()) -> Chain:
+         rows: bool = True, skip: Collection[int] = ()) -> Chain:
     """Follow single readers of `start` as long as an epilogue can do what they do.
 
     Parameters
@@ -84,19 +84,21 @@ def grow(start: Value, readers: Readers, *, transposes: bool = False, biased: bo
         Whether the producer has a bias already.
     narrows : bool
         Whether the chain may end in a cast: the kernel then writes another type than it computes.
+    rows : bool
+        Whether operands may be a row or one number; else they have the result's shape.
     skip : ids of nodes that belong to another chain.
     """
     chain = Chain(start, start, biased=biased)
     while len(chain.steps) < MAX_STEPS:
         node = readers.only(chain.end)
-        if node is None or id(node) in skip or not _absorb(chain, node, transposes, narrows):
+        if node is None or id(node) in skip or not _absorb(chain, node, transposes, narrows, rows):
             break
         chain.nodes.append(node)
         chain.end = node.outputs[0]
     return chain
 
 
-def _absorb(chain: Chain, node: Node, transposes: bool, narrows: bool) -> bool:
+def _absorb(chain: Chain, node: Node, transposes: bool, narrows: bool, rows: bool) -> bool:
     name, value, out = node.op.name, chain.end, node.outputs[0]
     if name == "transpose":
         perm = node.attrs["perm"]
@@ -120,10 +122,10 @@ def _absorb(chain: Chain, node: Node, transposes: bool, narrows: bool) -> bool:
     if other is value:
         return False
     last = value.shape[-1]
-    if name == "add" and not chain.steps and not chain.biased and chain.perm is None and is_row(other, last):
+    if name == "add" and rows and not chain.steps and not chain.biased and chain.perm is None and is_row(other, last):
         chain.bias, chain.biased = other, True
         return True
-    if not (is_row(other, last) or uniform(other) or other.shape == value.shape):
+    if not ((rows and (is_row(other, last) or uniform(other))) or other.shape == value.shape):
         return False
     chain.steps.append((name, _attrs(node), len(chain.extras), swap))
     chain.extras.append(other)

@@ -3,7 +3,7 @@
 `fold_batch_norm`: a batch norm, or a product or sum with one constant per channel, that alone reads a
 convolution with constant weights goes into these weights (a re-association: scale and shift are formed
 in f64, the weights are scaled in their own type). `fuse_conv`: bias, activations and residual sums run
-on the tile of a channels-last convolution, each with its own rounding.
+on the tile of a convolution, each with its own rounding.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from rlx.passes.epilogue import FLOATS, Chain, Readers, grow, operands
 from rlx.passes.fuse_matmul import emit_int8
 
 FOLDED = ("conv", "conv_transpose")
-FUSED = ("conv_nhwc", "conv_transpose_nhwc", "int8_conv_nhwc")
+FUSED = ("conv_nhwc", "conv_transpose_nhwc", "int8_conv_nhwc", "conv_alone")
 
 
 @dataclass
@@ -127,7 +127,7 @@ def _emit_folded(rewriter: Rewriter, conv: Node, affine: _Affine, like: Node) ->
 
 
 def fuse_conv(graph: Graph) -> Graph:
-    """Give channels-last convolutions their epilogues."""
+    """Give convolutions their epilogues."""
     readers = Readers(graph)
     last: dict[int, tuple[Node, Chain]] = {}
     inside: set[int] = set()
@@ -135,8 +135,10 @@ def fuse_conv(graph: Graph) -> Graph:
         if node.op.name not in FUSED or node.outputs[0].dtype not in FLOATS or node.attrs["epilogue"]:
             continue
         integer = node.op.name == "int8_conv_nhwc"
+        alone = node.op.name == "conv_alone"
         biased = integer or (len(node.inputs) > 2 and node.inputs[2] is not None)
-        chain = grow(node.outputs[0], readers, biased=biased, narrows=not integer, skip=inside)
+        chain = grow(node.outputs[0], readers, biased=biased, narrows=not (integer or alone), rows=not alone,
+                     skip=inside)
         if chain.grew:
             inside.update(id(n) for n in (node, *chain.nodes))
             last[id(chain.nodes[-1])] = (node, chain)

@@ -12,6 +12,7 @@ from rlx.passes.cleanup import (
     merge_common,
     simplify,
 )
+from rlx.passes.conv_alone import keep_channels_first
 from rlx.passes.decompose import decompose
 from rlx.passes.fuse_activations import fuse_activations
 from rlx.passes.fuse_attention import fuse_attention
@@ -156,6 +157,7 @@ DEFAULT = Pipeline([
     *REQUIRED,
     Pass("depthwise-in-floats", depthwise_in_floats),
     replace(_FOLD, name="fold-again"),
+    Pass("keep-channels-first", keep_channels_first),
     Pass("channels-last", channels_last),
     Pass("simplify-again", simplify),
     Pass("merge-again", merge_common),

@@ -1,0 +1,88 @@
+"""Convolutions that stand alone keep their image channels first.
+
+A chain of convolutions is fastest channels last, transposed once at either end. One that has only
+elementwise ops around it would pay for both transposes by itself.
+"""
+
+import math
+
+from rlx.dtypes import f32
+from rlx.ir.graph import CONSTANT, INPUT, PARAM, Graph, Node, Rewriter, Value
+from rlx.ir.types import static_shape
+from rlx.ops.conv import Geometry, geometry
+from rlx.passes import winograd
+from rlx.passes.cleanup import prune
+from rlx.passes.epilogue import Readers
+
+# Measured with images that come from the second cache or farther; see isa/conv_first.c.
+_LONG_LINE = 24
+_MANY_PIXELS = 256
+_FEW_TERMS = 128
+_MOST_TERMS = 640
+_SHORT_KERNEL = 3
+
+
+def keep_channels_first(graph: Graph) -> Graph:
+    """Give the convolutions that stand alone their own form."""
+    if not any(n.op.name == "conv" for n in graph.nodes):
+        return graph
+    readers = Readers(graph)
+    chosen = {id(n) for n in graph.nodes if n.op.name == "conv" and _profits(n) and _alone(n, readers)}
+    if not chosen:
+        return graph
+    from rlx.ops import TABLE
+
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        if id(node) in chosen:
+            new = rewriter.emit(TABLE["conv_alone"], [rewriter.get(v) for v in node.inputs], node.attrs, node)
+            rewriter.replace(node.outputs[0], new[0])
+        else:
+            rewriter.copy(node)
+    return prune(rewriter.finish())
+
+
+def _alone(conv: Node, readers: Readers) -> bool:
+    """Whether images reach the convolution from leaves and leave it to outputs through elementwise ops only."""
+    x = conv.inputs[0]
+    assert x is not None
+    rank, seen, open_ = x.rank, set[Value](), [x, conv.outputs[0]]
+    while open_:
+        value = open_.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        for node in (value.node, *readers.of.get(value, ())):
+            if node is conv or node.op in (CONSTANT, INPUT, PARAM):
+                continue
+            if not node.op.has("elementwise") or node.outputs[0].rank != rank:
+                return False
+            open_ += [v for v in (*node.inputs, *node.outputs) if v is not None and v.rank == rank]
+    return True
+
+
+def _profits(node: Node) -> bool:
+    x, w = node.inputs[:2]
+    assert x is not None and w is not None
+    if node.outputs[0].dtype != f32 or not 3 <= x.rank <= 5 or not x.type.is_static:
+        return False
+    if w.node.op not in (CONSTANT, PARAM):
+        return False
+    at, (oc, c, *kernel) = node.attrs, static_shape(w.shape, w.name)
+    g = geometry("conv", x.rank - 2, *(at[k] for k in ("strides", "pads", "dilations", "groups")))
+    batch, _, *pixels = static_shape(node.outputs[0].shape, node.name)
+    if c == 0 or (len(pixels) == 2 and winograd.takes((oc, c, *kernel), at, (batch, *pixels))):
+        return False
+    return _shape_profits(c, kernel, g, pixels)
+
+
+def _shape_profits(c: int, kernel: list[int], g: Geometry, pixels: list[int]) -> bool:
+    taps, line = math.prod(kernel), pixels[-1]
+    if taps == 1 and g.groups == 1:
+        return math.prod(pixels) >= _MANY_PIXELS
+    if line < _LONG_LINE:
+        return False
+    if c == 1 or g.groups > 1:
+        return c * taps <= _MOST_TERMS
+    long = line >= _MANY_PIXELS and taps <= _SHORT_KERNEL and g.strides[-1] == 1
+    return c * taps <= _FEW_TERMS or long
