@@ -97,3 +97,19 @@ def link(program: Program, table: KernelTable, keep: list[object] | None = None)
         ints(fns), ints(extents), ints(grains), ints(phases), ints(nodes), ints(costs), ints(words), ints(starts),
         ints(slots), ints(offsets), ints(arg_starts), program.n_slots, kept,
     )
+
+
+def one_call(
+    row: KernelRow, attrs: Mapping[str, AttrValue], args: Sequence[tuple[int, int] | None], n_slots: int, *,
+    extent: int, grain: int = 0, phases: int = 1, cost: int = 0,
+) -> _interp.Program:
+    """A program that is one kernel call; arguments are (slot, offset) or absent, attributes have no names left."""
+
+    def ints(*values: int) -> npt.NDArray[np.int64]:
+        return np.array(values, np.int64)
+
+    return _interp.Program(
+        ints(row.address), ints(extent), ints(grain), ints(phases), ints(0), ints(cost), ints(*pack_attrs(row, attrs)),
+        ints(0), ints(*(-1 if a is None else a[0] for a in args)), ints(*(0 if a is None else a[1] for a in args)),
+        ints(0, len(args)), n_slots, None,
+    )

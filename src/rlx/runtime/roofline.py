@@ -17,7 +17,7 @@ import numpy as np
 from rlx._kernels import _interp
 from rlx.ir.graph import Node
 from rlx.runtime.kernels import KernelTable
-from rlx.runtime.link import pack_attrs
+from rlx.runtime.link import one_call
 from rlx.runtime.report import Profile, table_html, table_text
 from rlx.runtime.weights import aligned
 from rlx.runtime.work import Work, work_of
@@ -39,16 +39,7 @@ class _NoFailure:
 
 
 def _call(table: KernelTable, name: str, arrays: Sequence[Any], attrs: dict[str, int], extent: int) -> _interp.Executor:
-    row = table.kernel(name)
-    n = len(arrays)
-
-    def ints(*values: int) -> Any:
-        return np.array(values, np.int64)
-
-    program = _interp.Program(
-        ints(row.address), ints(extent), ints(0), ints(0), ints(0), ints(*pack_attrs(row, attrs), 0), ints(0),
-        ints(*range(n)), ints(*[0] * n), ints(0, n), n, None,
-    )  # fmt: skip
+    program = one_call(table.kernel(name), attrs, [(i, 0) for i in range(len(arrays))], len(arrays), extent=extent)
     made = _interp.Executor(program, [], [], _NoFailure(), 1)
     for i, array in enumerate(arrays):
         made.bind(i, array)

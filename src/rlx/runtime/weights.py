@@ -11,7 +11,7 @@ from rlx.errors import RlxError
 from rlx.ir.opdef import Array
 from rlx.lower.program import Attrs, EwRef, Transform, Weight
 from rlx.runtime.kernels import KernelTable
-from rlx.runtime.link import pack_attrs
+from rlx.runtime.link import one_call
 
 # What is copied out of a mapped file at a time.
 PIECE = 1 << 22
@@ -45,27 +45,9 @@ def run_transform(transform: Transform, source: Array, table: KernelTable) -> Ar
     if transform.first is not None:
         source = run_transform(transform.first, source, table)
     row = table.kernel(transform.kernel)
-    words = pack_attrs(row, resolve(transform.attrs, table))
     result = aligned(transform.nbytes)
-
-    def ints(*values: int) -> Any:
-        return np.array(values, np.int64)
-
-    program = _interp.Program(
-        ints(row.address),
-        ints(transform.extent),
-        ints(0),
-        ints(1),
-        ints(0),
-        ints(0),
-        ints(*words),
-        ints(0),
-        ints(*(-1 if a is None else a[0] for a in transform.args)),
-        ints(*(0 if a is None else a[1] for a in transform.args)),
-        ints(0, len(transform.args)),
-        2,
-        None,
-    )
+    attrs = resolve(transform.attrs, table)
+    program = one_call(row, attrs, transform.args, 2, extent=transform.extent)
     executor = _interp.Executor(program, [], [], _Failed(), 1)
     executor.bind(0, np.require(source, requirements=["C", "A"]))
     executor.bind(1, result)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rlx._kernels import _interp
 from rlx.lower.program import AttrValue
 from rlx.runtime import kernels
-from rlx.runtime.link import pack_attrs
+from rlx.runtime.link import one_call
 
 
 class KernelFailure(Exception):
@@ -48,18 +48,9 @@ def call_kernel(
     import time
 
     row = kernels.table(level).kernel(name)
-    words = pack_attrs(row, attrs)
-    n = len(args)
-
-    def ints(*values: int) -> npt.NDArray[np.int64]:
-        return np.array(values, np.int64)
-
-    program = _interp.Program(
-        ints(row.address), ints(extent), ints(grain), ints(phases), ints(0), ints(10**9 * phases),
-        ints(*words), ints(0),
-        ints(*(-1 if a is None else i for i, a in enumerate(args))), ints(*(0 for _ in args)),
-        ints(0, n), max(1, n), None,
-    )
+    places = [None if a is None else (i, 0) for i, a in enumerate(args)]
+    program = one_call(row, attrs, places, max(1, len(args)), extent=extent, grain=grain, phases=phases,
+                       cost=10**9 * phases)  # fmt: skip
     executor = _interp.Executor(program, [], [], _Helper(), threads)
     for i, array in enumerate(args):
         if array is not None:
