@@ -1,13 +1,16 @@
 """`rlx.load`: read a model file of any kind that is known."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlx.errors import FormatError
-from rlx.options import CompileOptions
+from rlx.errors import ConfigError, FormatError
+
+if TYPE_CHECKING:
+    from rlx.options import CompileOptions
 
 
-def load(source: Any, threads: int | None = None, options: CompileOptions | None = None) -> Any:
+def load(source: Any, threads: int | None = None, options: "CompileOptions | None" = None, *, verify: bool = True,
+         trusted: bool = True) -> Any:
     """Read a model.
 
     Parameters
@@ -17,6 +20,10 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
     threads : int, optional
         Threads of a run unless `run(threads=)` says otherwise.
     options : CompileOptions, optional
+        For a file that is to be compiled.
+    verify, trusted : bool
+        For an ahead-of-time file, see `rlx.aot.load.load`: whether all data is compared with its digests, and
+        whether its programs are run as they are.
 
     Raises
     ------
@@ -26,19 +33,28 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
     if isinstance(source, (str, os.PathLike)):
         try:
             with open(source, "rb") as file:
-                head = file.read(4)
+                head = file.read(8)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise FormatError(
                 f"load: the model must be a readable file, got {os.fspath(source)!r} ({reason})"
             ) from None
     elif isinstance(source, (bytes, bytearray, memoryview)):
-        head = bytes(source[:4])
+        head = bytes(source[:8])
     elif hasattr(source, "SerializeToString"):
         head = b""
     else:
         raise FormatError(f"load: the model must be a path, bytes or a ModelProto, got {type(source).__name__}")
-    if head == b"GGUF":
+    if head == b"RLXAOT\x1a\n":
+        from rlx.aot.load import load as load_ahead
+
+        if options is not None:
+            raise ConfigError("load: an ahead-of-time file was compiled with its options, got others"
+                              "\nhint: give them to rlx.compile, or to rlx.load of the ONNX file, before save()")
+        return load_ahead(source, threads, verify=verify, trusted=trusted)
+    if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".rlx"):
+        raise FormatError(f"load: {os.fspath(source)!r} must be an ahead-of-time file of rlx, got other bytes")
+    if head.startswith(b"GGUF"):
         raise FormatError("load: a GGUF file holds tensors and no graph; open it with rlx.gguf.open")
     from rlx.onnx import load as load_onnx
 

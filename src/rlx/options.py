@@ -1,52 +1,15 @@
 """CompileOptions: the source of truth; environment variables only give defaults."""
 
-import functools
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlx import config
 from rlx.errors import ConfigError
+from rlx.machine import MAX_THREADS, available_cpus, default_threads, machine_bytes
 from rlx.passes import Pass, Pipeline, default_pipeline
 from rlx.passes.precision import as_policy, with_precision
 
-# The pool has no more.
-MAX_THREADS = 64
-
-
-def available_cpus() -> int:
-    """Processors that this process may use: affinity mask and cgroup quota."""
-    try:
-        n = len(os.sched_getaffinity(0))
-    except AttributeError:
-        n = os.cpu_count() or 1
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()[:2]
-        if quota != "max":
-            n = min(n, max(1, -(-int(quota) // int(period))))
-    except (OSError, ValueError):
-        pass
-    return max(1, n)
-
-
-@functools.cache
-def machine_bytes() -> int:
-    """Memory of this machine."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 40
-
-
-def default_threads() -> int:
-    """`RLX_NUM_THREADS`, else `OMP_NUM_THREADS`, else what is available."""
-    for name in ("RLX_NUM_THREADS", "OMP_NUM_THREADS"):
-        wanted = config.positive_int(name)
-        if wanted is not None:
-            return min(wanted, MAX_THREADS)
-    return min(available_cpus(), MAX_THREADS)
+__all__ = ["MAX_THREADS", "CompileOptions", "RngOptions", "available_cpus", "default_threads", "machine_bytes"]
 
 
 @dataclass(frozen=True)

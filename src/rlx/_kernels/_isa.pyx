@@ -13,3 +13,4 @@ cdef extern from "families.h":
 
 FAMILIES = PyCapsule_New(<void *> &rlx_all_families, b"rlx.families", NULL)
 LEVEL = rlx_all_families.level.decode()
+SOURCES = rlx_all_families.sources.decode()

@@ -64,3 +64,4 @@ cdef extern from "families.h" nogil:
         const rlx_kernel_row **kernels
         const rlx_ew_row **ews
         const char *level
+        const char *sources

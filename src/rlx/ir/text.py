@@ -8,7 +8,8 @@
     }
 
 Constants of more than `INLINE` elements are written as ``value=@name`` and given
-to the parser beside the text. Names that are not plain are quoted.
+to the parser beside the text; those of a body as ``@node/attribute/name``. Names
+that are not plain are quoted.
 """
 
 import re
@@ -51,7 +52,7 @@ def _array_text(array: Array, name: str) -> str:
     return f"[{', '.join(parts)}]"
 
 
-def _attr_text(value: Any, indent: str) -> str:
+def _attr_text(value: Any, indent: str, path: str) -> str:
     if value is None:
         return "none"
     if isinstance(value, (bool, np.bool_)):
@@ -63,9 +64,9 @@ def _attr_text(value: Any, indent: str) -> str:
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, Graph):
-        return _graph_text(value, indent + "  ")
+        return _graph_text(value, indent + "  ", path)
     if isinstance(value, (tuple, list)):
-        return f"({', '.join(_attr_text(v, indent) for v in value)})"
+        return f"({', '.join(_attr_text(v, indent, path) for v in value)})"
     if isinstance(value, complex):
         return f"complex({value.real!r}, {value.imag!r})"
     if isinstance(value, (float, np.floating)):
@@ -73,21 +74,21 @@ def _attr_text(value: Any, indent: str) -> str:
     return str(value)
 
 
-def _node_text(node: Node, indent: str) -> str:
+def _node_text(node: Node, indent: str, path: str) -> str:
     results = ", ".join(f"%{name_text(v.name)}: {v.type}" for v in node.outputs)
     operands = ", ".join("-" if v is None else f"%{name_text(v.name)}" for v in node.inputs)
-    parts = [f"{k}={_attr_text(v, indent)}" for k, v in node.attrs.items()]
+    parts = [f"{k}={_attr_text(v, indent, f'{path}{node.name}/{k}/')}" for k, v in node.attrs.items()]
     array = node.outputs[0].array if node.op is CONSTANT else None
     if array is not None:
-        parts.append(f"value={_array_text(array, node.name)}")
+        parts.append(f"value={_array_text(array, path + node.name)}")
     tail = f" {{{', '.join(parts)}}}" if parts else ""
     return f"{indent}{results} = {node.op.name}({operands}){tail}"
 
 
-def _graph_text(graph: Graph, indent: str) -> str:
+def _graph_text(graph: Graph, indent: str, path: str = "") -> str:
     outs = ", ".join(f"{name_text(name)}=%{name_text(v.name)}" for name, v in graph.outputs.items())
     lines = [f"graph {name_text(graph.name)} {{"]
-    lines += [_node_text(node, indent + "  ") for node in graph.nodes]
+    lines += [_node_text(node, indent + "  ", path) for node in graph.nodes]
     return "\n".join([*lines, f"{indent}  return {outs}", f"{indent}}}"])
 
 
@@ -96,16 +97,16 @@ def print_graph(graph: Graph) -> str:
     return _graph_text(graph, "")
 
 
-def large_constants(graph: Graph) -> dict[str, Array]:
-    """The constants that the text form only names."""
+def large_constants(graph: Graph, path: str = "") -> dict[str, Array]:
+    """The constants that the text form only names, those of bodies by their path."""
     found = {}
     for node in graph.nodes:
         array = node.outputs[0].array if node.op is CONSTANT else None
         if array is not None and array.size > INLINE:
-            found[node.name] = array
-        for value in node.attrs.values():
+            found[path + node.name] = array
+        for key, value in node.attrs.items():
             if isinstance(value, Graph):
-                found.update(large_constants(value))
+                found.update(large_constants(value, f"{path}{node.name}/{key}/"))
     return found
 
 

@@ -10,6 +10,7 @@ from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
+from rlx.onnx import hostcalls
 from rlx.onnx.block import Block, NodeDef, plain
 from rlx.onnx.steps import Slot
 from rlx.onnx.tensors import Array, type_name
@@ -165,9 +166,9 @@ class NodeContext:
                 shape = attrs["shape"]
                 if self.shape(operands[0]) == shape:
                     return given[0]
-                return self.host(lambda x: x.reshape(shape), given, fixed=True, floats=False)
+                return self.host(hostcalls.move(op="reshape", attrs={"shape": shape}), given, fixed=True, floats=False)
             normal = op.normal_attrs(attrs)
-            return self.host(lambda *xs: op.reference(*xs, **normal), given, fixed=True, floats=False)
+            return self.host(hostcalls.move(op=op.name, attrs=normal), given, fixed=True, floats=False)
         return op(*(self.x(i) for i in operands), **attrs)
 
     # -- attributes -----------------------------------------------------------------

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlx.errors import FormatError, RlxError, UnsupportedOpError
+from rlx.machine import check_threads
 from rlx.onnx import registry
 from rlx.onnx.block import Block, Reader, domain_of
 from rlx.onnx.core import Core, Shared
@@ -15,7 +16,6 @@ from rlx.onnx.messages import File, Type, read_file
 from rlx.onnx.planned import Declared, PlannedModel
 from rlx.onnx.tensors import TensorReader, type_name
 from rlx.options import CompileOptions, default_threads
-from rlx.runtime.binding import check_threads
 from rlx.runtime.variant import collector_paused
 
 

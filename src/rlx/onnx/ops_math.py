@@ -9,6 +9,7 @@ from rlx import dtypes, ops
 from rlx.dtypes import DType
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
+from rlx.onnx import hostcalls
 from rlx.onnx.context import NodeContext, dim, dims
 from rlx.onnx.registry import onnx_op
 
@@ -236,7 +237,7 @@ for _name, _op in _BINARY.items():
 @onnx_op("Equal")
 def _equal(n: NodeContext) -> Any:
     if n.on_host(0):
-        return n.host(lambda a, b: np.asarray(np.equal(a, b), np.bool_))
+        return n.host(hostcalls.equal())
     x = n.x(0)
     return ops.eq(x, legacy_broadcast(n, x, n.x(1)) if n.opset < 7 else n.x(1))
 
@@ -276,7 +277,7 @@ def _bit_shift(n: NodeContext) -> Any:
 @onnx_op("Where")
 def _where(n: NodeContext) -> Any:
     if n.on_host(1):
-        return n.host(lambda c, a, b: np.where(c, a, b))
+        return n.host(hostcalls.choose())
     return ops.where(n.x(0), n.x(1), n.x(2))
 
 

@@ -1,18 +1,18 @@
 """Classical machine learning: domain ai.onnx.ml."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from rlx import dtypes, ops
-from rlx._kernels import _text
+from rlx.dtypes import DType
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
 from rlx.lower.trees import from_tree_attributes, from_tree_ensemble
+from rlx.onnx import hostcalls
 from rlx.onnx.context import NodeContext, dim, dtypes_of
 from rlx.onnx.registry import onnx_op
-from rlx.onnx.steps import Maps
 from rlx.onnx.tensors import Array
 from rlx.ops.trees import tree_scores
 
@@ -312,7 +312,7 @@ def _imputer(n: NodeContext) -> Any:
 @onnx_op("ArrayFeatureExtractor", domain=ML)
 def _array_feature_extractor(n: NodeContext) -> Any:
     if n.on_host(0):
-        return n.host(lambda x, i: np.take(x, i.reshape(-1), -1).reshape(1 if x.ndim < 2 else -1, i.size))
+        return n.host(hostcalls.take_last())
     x = n.x(0)
     index = ops.reshape(n.x(1), shape=(-1,))
     y = ops.gather(x, index, axis=x.rank - 1)
@@ -330,18 +330,7 @@ def _one_hot_encoder(n: NodeContext) -> Any:
     known: Any = n.strs("cats_strings", None)
     zeros = bool(n.int("zeros", 1))
     if known:
-        width = len(known)
-        table = {c: i for i, c in enumerate(known)}
-
-        def encode(x: Array) -> Array:
-            made, gone = _text.one_hot(x, table, width)
-            if gone >= 0 and not zeros:
-                raise FormatError(
-                    f"one-hot encoding: a category must be one of {known}, got {x.reshape(-1)[gone]!r}"
-                )
-            return made
-
-        return n.host(encode, fixed=True, floats=False, fresh=True)
+        return n.host(hostcalls.one_hot(known=known, zeros=zeros), fixed=True, floats=False, fresh=True)
     x = ops.cast(n.x(0), dtype=dtypes.i64)
     cats = np.asarray(n.ints("cats_int64s"), np.int64)
     return ops.cast(ops.eq(ops.unsqueeze(x, axes=(x.rank,)), n.constant(cats)), dtype=dtypes.f32)
@@ -354,10 +343,10 @@ def _label_encoder(n: NodeContext) -> Any:
         if n.on_host(0):
             table: Any = {s: i for i, s in enumerate(names)}
             number = n.int("default_int64", -1)
-            return n.host(_mapper(None, table, number, np.int64), fixed=True, floats=False, fresh=True)
+            return n.host(look_up(None, table, number, np.int64), fixed=True, floats=False, fresh=True)
         text = n.str("default_string", "_Unused")
         numbered = dict(enumerate(names))
-        return n.host(_mapper(n.dtype(0), numbered, text, object), fixed=True, floats=False, fresh=True)
+        return n.host(look_up(n.dtype(0), numbered, text, object), fixed=True, floats=False, fresh=True)
     keys: Any = None
     values: Any = None
     missing: Any = None
@@ -389,7 +378,7 @@ def _label_encoder(n: NodeContext) -> Any:
         if dense is not None:
             return dense
     nan = next((v for k, v in pairs.items() if isinstance(k, float) and k != k), missing)
-    return n.host(_mapper(n.dtype(0), pairs, missing, made, nan), fixed=True, floats=False, fresh=True)
+    return n.host(look_up(n.dtype(0), pairs, missing, made, nan), fixed=True, floats=False, fresh=True)
 
 
 def _plain(values: Any) -> list[Any]:
@@ -412,30 +401,9 @@ def _by_number(n: NodeContext, pairs: dict[int, Any], missing: Array) -> Any:
     return ops.gather(n.constant(table), place, axis=0)
 
 
-def _mapper(x: Any, table: dict[Any, Any], missing: Any, kind: Any, nan: Any = None) -> Callable[[Array], Array]:
-    """Look-ups of every element of arrays like `x`; what is not in the table becomes `missing`, NaN becomes `nan`."""
-    made = np.dtype(kind)
-    if x is None:
-        if made == np.int64:
-            return lambda x: _text.positions(x, table, missing)
-        if made == np.float32:
-            return lambda x: _text.floats(x, table, missing)
-        if made.kind == "O":
-            return lambda x: _text.objects(x, table, missing)
-    elif x is dtypes.i64 and made.kind == "O":
-        return lambda x: _text.names(x, table, missing)
-    return lambda x: _mapped(x, table, missing, made, nan)
-
-
-def _mapped(x: Array, table: dict[Any, Any], missing: Any, kind: Any, nan: Any = None) -> Array:
-    items = x.reshape(-1).tolist()
-    if nan is not None and x.dtype.kind == "f":
-        found = [nan if item != item else table.get(item, missing) for item in items]
-    else:
-        found = [table.get(item, missing) for item in items]
-    result = np.empty(x.size, kind)
-    result[:] = found
-    return result.reshape(x.shape)
+def look_up(x: DType | None, table: dict[Any, Any], missing: Any, kind: Any, nan: Any = None) -> Any:
+    """Look-ups in a table, see `hostcalls.mapper`."""
+    return hostcalls.mapper(x=x, table=table, missing=missing, kind=np.dtype(kind), nan=nan)
 
 
 @onnx_op("CategoryMapper", domain=ML)
@@ -443,22 +411,16 @@ def _category_mapper(n: NodeContext) -> Any:
     names, numbers = n.strs("cats_strings"), n.ints("cats_int64s")
     if n.on_host(0):
         default, by_name = n.int("default_int64", -1), dict(zip(names, numbers, strict=True))
-        return n.host(_mapper(None, by_name, default, np.int64), fixed=True, floats=False, fresh=True)
+        return n.host(look_up(None, by_name, default, np.int64), fixed=True, floats=False, fresh=True)
     text, by_number = n.str("default_string", "_Unused"), dict(zip(numbers, names, strict=True))
-    return n.host(_mapper(n.dtype(0), by_number, text, object), fixed=True, floats=False, fresh=True)
+    return n.host(look_up(n.dtype(0), by_number, text, object), fixed=True, floats=False, fresh=True)
 
 
 @onnx_op("ZipMap", domain=ML)
 def _zip_map(n: NodeContext) -> Any:
     labels = label_names(n)
-    keys = labels.tolist()
-
-    def run(x: Array) -> Maps:
-        if x.shape[-1] != len(keys):
-            raise FormatError(f"there must be one label per column, got {len(keys)} for {x.shape[-1]}")
-        return Maps(_text.maps(x, keys))
-
-    return n.host(run, fixed=True, floats=False, fresh=True)
+    function = hostcalls.zip_map(keys=labels.tolist())
+    return n.host(function, fixed=True, floats=False, fresh=True)
 
 
 @onnx_op("DictVectorizer", domain=ML)

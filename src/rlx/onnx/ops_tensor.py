@@ -7,6 +7,7 @@ import numpy as np
 from rlx import dtypes, ops
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
+from rlx.onnx import hostcalls
 from rlx.onnx.context import NodeContext, dim, dims
 from rlx.onnx.registry import onnx_op
 from rlx.onnx.tracing import element_count
@@ -163,7 +164,7 @@ def _expand(n: NodeContext) -> Any:
 def _concat(n: NodeContext) -> Any:
     axis = n.int("axis", 1)
     if any(n.on_host(i) for i in range(n.n_inputs)):
-        return n.host(lambda *xs: np.concatenate(xs, axis), fixed=True, floats=False)
+        return n.host(hostcalls.join(axis=axis), fixed=True, floats=False)
     xs = n.xs()
     return ops.concat(*xs, axis=axis) if len(xs) != 1 else xs[0]
 
@@ -234,7 +235,7 @@ def _gather(n: NodeContext) -> Any:
         whole = isinstance(index, np.ndarray) and index.shape == n.shape(0)[axis : axis + 1 or None]
         if whole and (index == np.arange(len(index))).all():
             return n.item(0)
-        return n.host(lambda x, i: x.take(i, axis), fixed=True, floats=False)
+        return n.host(hostcalls.take(axis=axis), fixed=True, floats=False)
     x = n.x(0)
     if x.rank == 0:
         raise FormatError("the operand must have rank >= 1, got a scalar")
@@ -385,7 +386,7 @@ def _tile(n: NodeContext) -> Any:
     if len(reps) != n.rank(0) or any(r < 0 for r in reps):
         raise FormatError(f"repeats must be one per axis and >= 0, got {reps}")
     if n.on_host(0):
-        return n.host(lambda x: np.tile(x, reps), [n.item(0)])
+        return n.host(hostcalls.tile(reps=reps), [n.item(0)])
     return ops.tile(n.x(0), reps=reps)
 
 

@@ -15,6 +15,7 @@ from rlx import dtypes
 from rlx._kernels import _interp, _text
 from rlx._kernels._route import Route
 from rlx.errors import BindingError, BindingTypeError, UnknownNameError
+from rlx.machine import check_threads
 from rlx.onnx.elements import numpy_type
 from rlx.onnx.plans import ABSENT, Plans
 from rlx.onnx.steps import Guard, Segment, Step, content
@@ -179,8 +180,6 @@ class PlannedModel(Stateful):
         except (KeyError, AttributeError, TypeError):
             return self._run(inputs, threads, out)
         if threads is not None:
-            from rlx.runtime.binding import check_threads
-
             threads = check_threads(threads)
         outputs: _interp.Outputs = executor.run(inputs if type(inputs) is dict else dict(inputs), threads or 0, out)
         return outputs
@@ -193,8 +192,6 @@ class PlannedModel(Stateful):
 
     def _run_bound(self, values: list[Any], threads: int | None, out: Any) -> _interp.Outputs:
         if threads is not None:
-            from rlx.runtime.binding import check_threads
-
             threads = check_threads(threads)
         root = self._core.plan(values)
         executor = self._whole(root, values)
@@ -329,6 +326,31 @@ class PlannedModel(Stateful):
             else:
                 values.append(ABSENT if declared.default else None)
         return values
+
+    # -- files ---------------------------------------------------------------------------
+
+    def save(self, path: Any, inputs: Mapping[str, Any] | None = None) -> None:
+        """Write an ahead-of-time file with what has been compiled so far; `rlx.load` maps it.
+
+        Parameters
+        ----------
+        path : path
+            Appears when it is whole.
+        inputs : mapping of name to array, optional
+            Run once with these first, so that their shapes are compiled.
+
+        Raises
+        ------
+        BindingError
+            Nothing has been compiled yet.
+        FormatError
+            A step runs in Python and has no name, or the file cannot be written.
+        """
+        from rlx.aot.save import save_model
+
+        if inputs is not None:
+            self.run(inputs)
+        save_model(self, path)
 
     # -- reports ---------------------------------------------------------------------------
 

@@ -181,6 +181,8 @@ class Host(Step):
         self.fixed = fixed
         self.floats = floats
         self.count = 0
+        self.function = function
+        self.arguments = arguments
         self.call = _bound(function, arguments)
 
     def run(self, values: list[Any], threads: int) -> Any:

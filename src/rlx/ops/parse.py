@@ -312,4 +312,24 @@ def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Grap
     return graph
 
 
-__all__ = ["parse_graph"]
+def parse_type(text: str) -> TensorType:
+    """The type that a text like ``f32[batch, 2*n + 1]`` names.
+
+    Raises
+    ------
+    FormatError
+        It names none.
+    """
+    reader = _Reader(text)
+    try:
+        found = _type(reader)
+    except FormatError:
+        raise
+    except (RlxError, ValueError, TypeError, OverflowError) as error:
+        raise FormatError(f"type {text!r}: {error}") from error
+    if reader.peek()[0] != "end":
+        raise reader.fail("the end")
+    return found
+
+
+__all__ = ["parse_graph", "parse_type"]

@@ -11,7 +11,6 @@ from rlx.errors import (
     BindingError,
     BindingTypeError,
     CancelledError,
-    ConfigError,
     DivisionExecutionError,
     ExecutionError,
     IndexExecutionError,
@@ -22,7 +21,6 @@ from rlx.ir.dims import AnyDim, Dim
 from rlx.ir.graph import Value, clean_bools
 from rlx.ir.opdef import Array
 from rlx.lower.program import NodeInfo, Port
-from rlx.options import MAX_THREADS
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
@@ -244,19 +242,6 @@ def rows_of_param(array: Array, shape: tuple[int, ...], axes: frozenset[int], wh
     if not fits:
         raise BindingError(f"{what}: shape must be {shape} for these inputs, got {array.shape}")
     return first_rows(array, shape)
-
-
-def check_threads(threads: Any) -> int:
-    """A thread count.
-
-    Raises
-    ------
-    ConfigError
-        It is not a positive int.
-    """
-    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
-        raise ConfigError(f"threads: must be a positive int, got {threads!r}")
-    return min(int(threads), MAX_THREADS)
 
 
 def from_bytes(data: Any, dtype: DType, value: Value, what: str) -> Array:

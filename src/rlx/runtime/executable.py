@@ -22,6 +22,7 @@ from rlx.errors import (
 )
 from rlx.ir.graph import Graph, Value
 from rlx.ir.opdef import Array
+from rlx.machine import check_threads
 from rlx.options import CompileOptions, RngOptions, default_threads
 from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.specialise import specialise
@@ -31,7 +32,6 @@ from rlx.runtime.binding import (
     as_mapping,
     bind_sizes,
     check_names,
-    check_threads,
     fit,
     from_bytes,
     nearest,
@@ -435,11 +435,38 @@ class CompiledGraph(Stateful):
         """Seed and backend of the random ops."""
         return RngOptions(self._rng.seed, "zero" if self._rng.backend else "philox")
 
+    # -- files ----------------------------------------------------------------------
+
+    def save(self, path: Any, portable: bool = False) -> None:
+        """Write an ahead-of-time file: all programs compiled so far, weights, parameters; `rlx.load` maps it.
+
+        Handles and extents in use are not part of it; the seed and count of random numbers are.
+
+        Parameters
+        ----------
+        path : path
+            Appears when it is whole.
+        portable : bool
+            Also hold the graph and its constants as they are, so that a loaded executable
+            compiles sizes that are new, and can be compiled anew for other machines.
+
+        Raises
+        ------
+        BindingError
+            Nothing has been compiled yet, or sizes are told by runs alone, and portable is False.
+        FormatError
+            The file cannot be written.
+        """
+        from rlx.aot.save import save_executable
+
+        with self._lock:
+            save_executable(self, path, portable)
+
     # -- life cycle and reports ---------------------------------------------------
 
     def clone(self) -> "CompiledGraph":
         """An independent executable that shares programs and weights, and nothing else."""
-        other = CompiledGraph.__new__(CompiledGraph)
+        other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._lock = threading.RLock()
         other.turn = threading.RLock()

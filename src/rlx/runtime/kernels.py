@@ -1,15 +1,13 @@
 """Which kernels exist on this machine: ISA levels, loading, name -> address."""
 
 import functools
-import importlib
-import importlib.util
 from dataclasses import dataclass
 
-from rlx import config
-from rlx._kernels import _cpu, _interp
-from rlx.errors import ConfigError, LoweringError
+from rlx._kernels import _interp
+from rlx.errors import LoweringError
+from rlx.runtime.levels import LEVELS, available_levels, rows_of, used_levels
 
-LEVELS = ("baseline", "avx2", "avx512")
+__all__ = ["LEVELS", "EwRow", "Field", "KernelRow", "KernelTable", "available_levels", "parse_layout", "table"]
 
 
 @dataclass(frozen=True)
@@ -80,33 +78,16 @@ def parse_layout(layout: str) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-def available_levels() -> tuple[str, ...]:
-    """ISA levels that are both built and run on this processor, weakest first."""
-    return tuple(level for level in _cpu.levels() if importlib.util.find_spec(f"rlx._kernels._isa_{level}"))
-
-
 @functools.cache
 def table(level: str | None = None) -> KernelTable:
     """Return the kernels of `level` (default: `RLX_ISA`, else the strongest that runs)."""
-    built = available_levels()
-    wanted = level or config.isa()
-    if wanted is None:
-        used = built
-    elif wanted in LEVELS:
-        used = tuple(x for x in built if LEVELS.index(x) <= LEVELS.index(wanted))
-        if wanted not in built:
-            raise ConfigError(f"ISA level {wanted!r} is not available here, got {list(built)}")
-    else:
-        raise ConfigError(f"RLX_ISA must be one of {list(LEVELS)}, got {wanted!r}")
-    kernels: dict[str, KernelRow] = {}
-    ews: dict[str, EwRow] = {}
+    used = used_levels(level)
     name = used[-1]  # every level is built from all families: no other needs to be opened
-    module = importlib.import_module(f"rlx._kernels._isa_{name}")
-    rows, ew_rows = _interp.rows_of(module.FAMILIES)
-    for key, (address, layout, flags) in rows.items():
-        kernels[key] = KernelRow(key, address, parse_layout(layout), bool(flags & 1), name)
-    for key, (address, arity, _) in ew_rows.items():
-        ews[key] = EwRow(key, address, arity, name)
-    for key, (address, layout, flags) in _interp.KERNELS.items():
-        kernels[key] = KernelRow(key, address, parse_layout(layout), bool(flags & 1), "baseline")
-    return KernelTable(used[-1], used, kernels, ews)
+    rows, ew_rows, _ = rows_of(name)
+    own = _interp.KERNELS
+    kernels = {
+        key: KernelRow(key, address, parse_layout(layout), bool(flags & 1), "baseline" if key in own else name)
+        for key, (address, layout, flags) in rows.items()
+    }
+    ews = {key: EwRow(key, address, arity, name) for key, (address, arity, _) in ew_rows.items()}
+    return KernelTable(name, used, kernels, ews)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from rlx._kernels import _interp
 from rlx.errors import LoweringError
-from rlx.lower.program import AttrValue, BodyRef, EwRef, Program
+from rlx.lower.program import AttrItem, AttrValue, BodyRef, EwRef, Program
 from rlx.runtime.kernels import KernelRow, KernelTable
 
 
@@ -19,29 +19,34 @@ def float_word(value: float) -> int:
     return word
 
 
-def pack_attrs(row: KernelRow, attrs: Mapping[str, AttrValue]) -> list[int]:
-    """Lay out `attrs` as the kernel's row says; every field must be given, and nothing else.
+def lay_out(row: KernelRow, attrs: Mapping[str, AttrValue]) -> list[AttrItem]:
+    """The items of `attrs` in the order that the kernel's row says; every field must be given, and nothing else.
 
-    Floats inside a list are stored as bit copies, integers as they are.
+    A list is its place and length, and its items after all that is fixed.
     """
     names = [field.name for field in row.fields]
     if set(names) != set(attrs):
         missing, extra = sorted(set(names) - set(attrs)), sorted(set(attrs) - set(names))
         raise LoweringError(f"{row.name}: attributes must be {names}, missing {missing}, got also {extra}")
-    fixed: list[int] = []
-    tail: list[int] = []
+    fixed: list[AttrItem] = []
+    tail: list[AttrItem] = []
     size = sum(2 if field.kind == "list" else 1 for field in row.fields)
     for field in row.fields:
         value = attrs[field.name]
         if field.kind == "list":
             assert isinstance(value, Sequence)
             fixed += [size + len(tail), len(value)]
-            tail += [float_word(v) if isinstance(v, float) else int(v) for v in value]  # type: ignore[arg-type]
+            tail += value
         elif field.kind == "float":
-            fixed.append(float_word(float(value)))  # type: ignore[arg-type]
+            fixed.append(float(value))  # type: ignore[arg-type]
         else:
-            fixed.append(int(value))  # type: ignore[arg-type]
+            fixed.append(value)  # type: ignore[arg-type]
     return fixed + tail
+
+
+def pack_attrs(row: KernelRow, attrs: Mapping[str, AttrValue]) -> list[int]:
+    """The words of `attrs`: floats as bit copies, integers as they are."""
+    return [float_word(v) if isinstance(v, float) else int(v) for v in lay_out(row, attrs)]  # type: ignore[arg-type]
 
 
 def link(program: Program, table: KernelTable, keep: list[object] | None = None) -> _interp.Program:

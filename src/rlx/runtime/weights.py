@@ -76,6 +76,11 @@ class WeightStore:
         self._alike: dict[tuple[Any, ...], list[weakref.ref[Array]]] = {}
         self._prune_at = 256
 
+    def adopt(self, weight: Weight, source: Array, packed: Array) -> None:
+        """Take an array as the packed form of a source, as long as both live."""
+        key = (id(source), None if weight.transform is None else weight.transform.key)
+        self._made[key] = (weakref.ref(source), weakref.ref(packed))
+
     def get(self, weight: Weight, source: Array) -> Array:
         """The bytes for a weight, packed if it asks for that."""
         if weight.transform is None and source.flags.c_contiguous and source.flags.aligned:

@@ -11,6 +11,7 @@ typedef struct rlx_families {
     const rlx_kernel_row *const *kernels; /* NULL-terminated */
     const rlx_ew_row *const *ews;         /* NULL-terminated */
     const char *level;
+    const char *sources; /* digest of the sources of all kernels */
 } rlx_families;
 
 extern const rlx_families rlx_all_families;

@@ -1,5 +1,6 @@
 /* The row tables of this level, gathered; compiled once per level. */
 #include "families.h"
+#include "sources.h"
 
 #define X(name) extern const rlx_kernel_row rlx_rows_##name[];
 #include "kernel_families.def"
@@ -19,4 +20,4 @@ static const rlx_ew_row *const ews[] = {
     NULL};
 #undef X
 
-const rlx_families rlx_all_families = {kernels, ews, RLX_LEVEL};
+const rlx_families rlx_all_families = {kernels, ews, RLX_LEVEL, RLX_SOURCES};

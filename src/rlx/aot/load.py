@@ -1,0 +1,60 @@
+"""`rlx.load` for ahead-of-time files."""
+
+from typing import TYPE_CHECKING, Any
+
+from rlx.aot.file import File
+from rlx.errors import ConfigError, FormatError
+from rlx.machine import check_threads
+
+if TYPE_CHECKING:
+    from rlx.ir.graph import Graph
+
+
+def load(source: Any, threads: int | None = None, *, verify: bool = True, trusted: bool = True) -> Any:
+    """Map a file and make what it holds ready to run.
+
+    Parameters
+    ----------
+    source : path or bytes
+    threads : int, optional
+        Threads of a run unless `run(threads=)` says otherwise.
+    verify : bool
+        Compare all data with its digests. Without, only the header and the programs are.
+    trusted : bool
+        False compiles the graph of the file anew instead of running its programs.
+
+    Raises
+    ------
+    FormatError
+        It is no ahead-of-time file, is damaged, or was made for another version, machine or build.
+    """
+    if threads is not None:
+        threads = check_threads(threads)
+    for name, value in (("verify", verify), ("trusted", trusted)):
+        if not isinstance(value, bool):
+            raise ConfigError(f"load: {name} must be a bool, got {value!r}")
+    file = File(source, verify)
+    if file.kind == "executable":
+        if not trusted or not file.variants:
+            from rlx.aot.executable import load_executable
+
+            return load_executable(file, threads, trusted)
+        from rlx.aot.quick import QuickGraph
+
+        return QuickGraph(file, threads)
+    if not trusted and file.kind == "model":
+        raise FormatError(f"{file.name}: a model that is not trusted must be compiled from its ONNX file")
+    if file.kind == "model":
+        from rlx.aot.model import LoadedModel
+
+        return LoadedModel(file, threads)
+    if file.kind == "graph":
+        return load_graph(file)
+    raise FormatError(f"{file.name}: must hold an executable, a model or a graph, got {file.kind!r}")
+
+
+def load_graph(file: File) -> "Graph":
+    """The graph of a file that holds nothing else."""
+    from rlx.aot.executable import read_graph
+
+    return read_graph(file.body, file)

@@ -1,0 +1,153 @@
+"""Models of files: plans whose steps have been mapped instead of imported."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.aot.file import File, LoadedVariant, malformed
+from rlx.aot.values import decode, decode_key, numpy_by_number
+from rlx.errors import BindingError, FormatError
+from rlx.onnx.planned import Declared, PlannedModel
+from rlx.onnx.plans import ABSENT, Plans
+from rlx.onnx.steps import Finish, Guard, Host, Segment, Start, Step, Views, structure
+
+
+class LoadedPlans(Plans):
+    """The plans of a file; there are no others.
+
+    Parameters
+    ----------
+    known : str
+        What the file has been compiled for, for errors.
+    """
+
+    def plan(self, values: Sequence[Any]) -> Step:
+        key = tuple(map(structure, values))
+        root = self.plans.get(key)
+        if root is None:
+            shapes = [getattr(v, "shape", type(v).__name__) for v in values if v is not ABSENT]
+            known = [[k[1] if isinstance(k, tuple) and len(k) > 1 else k for k in p] for p in self.plans]
+            raise BindingError(f"model {self.name!r}: the file must have a plan for the inputs, got shapes {shapes};"
+                               f" there are plans for {known}\nhint: run the model with these inputs before save()")
+        return root
+
+    def extend(self, root: Step, values: list[Any], done: int, threads: int) -> Step:
+        raise BindingError(f"model {self.name!r}: the file has no plan for what step {done} gave: a shape or a branch"
+                           " that follows from the values of the inputs"
+                           "\nhint: run the model with these inputs before save()")
+
+
+def _declared(item: Any) -> Declared:
+    kind, dtype, shape, default, code, inner = item
+    return Declared(str(kind), str(dtype), None if shape is None else tuple(shape), bool(default), int(code),
+                    None if inner is None else _declared(inner))
+
+
+def _key(item: Any) -> tuple[int, int | None]:
+    index, part = item
+    if type(index) is not int or index < 0 or not (part is None or type(part) is int and part >= 0):
+        raise FormatError(f"a place must be an int >= 0, got {item!r}")
+    return index, part
+
+
+class _Reader:
+    """Steps of a file."""
+
+    def __init__(self, file: File, threads: int) -> None:
+        self.file = file
+        self.threads = threads
+        self.steps: list[Step] = []
+
+    def read(self, spec: Any) -> Step:
+        """One step; those that follow it have been read."""
+        step = self._bare(spec)
+        for outcome, number in spec["children"]:
+            if type(number) is not int or not 0 <= number < len(self.steps):
+                raise FormatError(f"{self.file.name}: what follows a step must come before it, got {number!r}")
+            step.children[decode_key(outcome, self.file.container)] = self.steps[number]
+        return step
+
+    def _bare(self, spec: Any) -> Step:
+        kind, container = spec["kind"], self.file.container
+        if kind == "start":
+            return Start()
+        if kind == "segment":
+            number = spec["variant"]
+            if type(number) is not int or not 0 <= number < len(self.file.variants):
+                raise FormatError(f"{self.file.name}: a segment must have a program, got {number!r}")
+            variant = LoadedVariant(self.file, number, self.threads)
+            if not variant.complete:
+                raise FormatError(f"{self.file.name}: a segment must have all its weights")
+            poison = not self.file.body["quick"] and bool(self.file.details["options"]["fields"]["poison"])
+            segment = Segment(variant, [(str(n), _key(k)) for n, k in spec["reads"]],  # type: ignore[arg-type]
+                              _key([spec["first"], None])[0], poison)
+            segment.direct = bool(spec["direct"])
+            return segment
+        if kind == "views":
+            return Views([(_key(k), tuple(map(int, s))) for k, s in spec["views"]], _key([spec["first"], None])[0])
+        if kind == "guard":
+            return Guard([_key(k) for k in spec["slots"]])
+        if kind == "finish":
+            finish = Finish(decode(spec["items"], container), set())
+            if len(spec["copies"]) != len(finish.items):
+                raise FormatError(f"{self.file.name}: every result must be copied or not, got {spec['copies']!r}")
+            finish.copies = [bool(c) for c in spec["copies"]]
+            return finish
+        if kind == "host":
+            from rlx.onnx.hostcalls import HOST
+
+            factory = HOST.get(spec["function"])
+            if factory is None:
+                raise FormatError(f"{self.file.name}: functions must be of {sorted(HOST)}, got {spec['function']!r}")
+            function = factory(**decode(spec["with"], container))
+            arguments = decode(spec["arguments"], container)
+            return Host(function, arguments, _key([spec["first"], None])[0], fixed=bool(spec["fixed"]),
+                        floats=bool(spec["floats"]))
+        raise FormatError(f"{self.file.name}: steps must be of a known kind, got {kind!r}")
+
+
+class _Options:
+    """What a run asks of the options that a model was compiled with."""
+
+    def __init__(self, file: File) -> None:
+        fields: dict[str, Any] = {} if file.body["quick"] else dict(file.details["options"]["fields"])
+        self.poison = bool(fields.get("poison", False))
+        self.busy = "wait" if fields.get("busy") == "wait" else "raise"
+        self.threads: int | None = None
+
+
+def _like(key: Any) -> Any:
+    """A value of the structure that a key tells, without memory of its own."""
+    if isinstance(key, tuple) and len(key) == 2 and type(key[0]) is int:
+        return np.broadcast_to(np.zeros((), numpy_by_number(key[0])), key[1])
+    return ABSENT if key == structure(ABSENT) else None
+
+
+class LoadedModel(PlannedModel):
+    """A model of an ahead-of-time file, compiled for the inputs it had been run with. Made by `rlx.load`."""
+
+    def __init__(self, file: File, threads: int | None = None) -> None:
+        self._file = file
+        with malformed(file.name):
+            body = file.body
+            reader = _Reader(file, file.threads(threads))
+            for spec in body["steps"]:
+                reader.steps.append(reader.read(spec))
+            plans = LoadedPlans(file.title)
+            for key, number in body["roots"]:
+                root = reader.steps[number]
+                if not isinstance(root, Start):
+                    raise FormatError(f"{file.name}: a plan must begin with a start, got {type(root).__name__}")
+                plans.plans[decode_key(key, file.container)] = root
+            inputs = {str(n): _declared(rest) for n, *rest in body["inputs"]}
+            outputs = {str(n): _declared(rest) for n, *rest in body["outputs"]}
+            index = {str(n): i for i, n in enumerate(body["index"])}
+            super().__init__(file.title, plans, _Options(file), inputs, outputs, index, {})  # type: ignore[arg-type]
+            for known, start in plans.plans.items():
+                self._whole(start, [_like(k) for k in known])
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        with malformed(self._file.name):
+            return dict(decode(self._file.details["metadata"], self._file.container))

@@ -1,0 +1,279 @@
+"""Files that are foreign, old, cut off, damaged or hostile are refused with FormatError; nothing crashes."""
+
+import json
+import os
+import pathlib
+import random
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.aot import container
+from rlx.aot.tables import COLUMNS
+from rlx.testing.files import feed, loop, mlp, parts, reseal
+
+
+@pytest.fixture(scope="module")
+def whole() -> bytes:
+    """A file with its graph, parameters, two shapes."""
+    from rlx.aot.save import save_executable
+
+    exe = mlp()
+    for n in (1, 3):
+        exe.run(feed(n))
+    made = save_executable(exe, None, portable=True)
+    assert made is not None
+    return made
+
+
+def test_bytes_load_like_a_file(whole: bytes, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.rlx").write_bytes(whole)
+    a, b = rlx.load(whole), rlx.load(tmp_path / "a.rlx")
+    assert a.run(feed())["y"].tobytes() == b.run(feed())["y"].tobytes() == mlp().run(feed())["y"].tobytes()
+
+
+def test_weights_are_the_file_and_cannot_be_written(whole: bytes, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a.rlx"
+    path.write_bytes(whole)
+    exe = rlx.load(path)
+    variant = exe._mapped[0]
+    bound = variant.executor.bound(variant.table.weight_slot(0))
+    assert not bound.flags.writeable
+    assert bound.base is not None
+    with open("/proc/self/maps") as maps:
+        spans = [tuple(int(x, 16) for x in line.split()[0].split("-")) for line in maps if str(path) in line]
+    assert any(low <= bound.ctypes.data < high for low, high in spans)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"RLX", b"RLXAOT\x1a\n", b"RLXAOT\x1a\n" + bytes(300), bytes(4096), b"GGUF" * 99]
+)
+def test_foreign_files(data: bytes, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a.rlx"
+    path.write_bytes(data)
+    with pytest.raises(rlx.FormatError):
+        rlx.load(path)
+
+
+def test_missing_files_and_folders(tmp_path: pathlib.Path) -> None:
+    for path in (tmp_path / "none.rlx", tmp_path):
+        with pytest.raises(rlx.FormatError, match="must be a readable file"):
+            rlx.load(path)
+
+
+def test_another_version_is_told(whole: bytes) -> None:
+    changed = bytearray(whole)
+    changed[8] = 2
+    with pytest.raises(rlx.FormatError, match=r"version must be 1, got 2\nhint: compile the model again"):
+        rlx.load(reseal(changed))
+
+
+def test_cut_off_and_longer_files(whole: bytes) -> None:
+    for n in (len(whole) - 1, len(whole) // 2, 300, 256):
+        with pytest.raises(rlx.FormatError, match="cut off|damaged"):
+            rlx.load(whole[:n])
+    with pytest.raises(rlx.FormatError, match="bytes long"):
+        rlx.load(whole + b"\0")
+
+
+def manifest_with(whole: bytes, change: dict[str, object]) -> bytes:
+    """The file with other entries in its manifest, of the same length."""
+    where = parts(whole)["manifest"]
+    body = json.loads(whole[where])
+    body |= change
+    text = json.dumps(body, separators=(",", ":")).encode()
+    assert len(text) <= where.stop - where.start
+    changed = bytearray(whole)
+    changed[where] = text.ljust(where.stop - where.start)
+    return reseal(changed)
+
+
+def test_another_isa_level_and_other_kernels(whole: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(rlx.FormatError, match=r"ISA level of .*, got 'sve'\nhint: compile with CompileOptions\(isa"):
+        rlx.load(manifest_with(whole, {"level": "sve"}))
+    with pytest.raises(rlx.FormatError, match=r"kernels of this build .*, got 0000\nhint: compile the model again"):
+        rlx.load(manifest_with(whole, {"sources": "0000"}))
+    level = json.loads(whole[parts(whole)["manifest"]])["level"]
+    if level != "baseline":
+        monkeypatch.setenv("RLX_ISA", "baseline")
+        with pytest.raises(rlx.FormatError, match="ISA level of \\['baseline'\\]"):
+            rlx.load(whole)
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2"])
+def test_a_file_for_a_weaker_level_runs_on_a_stronger_machine(isa: str, tmp_path: pathlib.Path) -> None:
+    from rlx.runtime.levels import available_levels
+
+    if isa not in available_levels():
+        pytest.skip("this machine does not have it")
+    exe = mlp(rlx.CompileOptions(dims={"batch": 3}, isa=isa))
+    exe.save(tmp_path / "a.rlx")
+    other = rlx.load(tmp_path / "a.rlx")
+    assert other.run(feed())["y"].tobytes() == exe.run(feed())["y"].tobytes()
+    assert other.explain().level == isa
+
+
+def test_an_untrusted_file_is_compiled_from_its_graph(whole: bytes, tmp_path: pathlib.Path) -> None:
+    changed = bytearray(whole)
+    where = parts(whole)["words"]
+    changed[where.stop - 800 : where.stop] = bytes(800)
+    exe = rlx.load(reseal(changed), trusted=False)
+    assert exe.run(feed())["y"].tobytes() == mlp().run(feed())["y"].tobytes()
+    mlp(rlx.CompileOptions(dims={"batch": 3})).save(tmp_path / "a.rlx")
+    with pytest.raises(rlx.FormatError, match="must hold its graph"):
+        rlx.load(tmp_path / "a.rlx", trusted=False)
+
+
+def test_options_are_those_of_the_file(whole: bytes) -> None:
+    with pytest.raises(rlx.ConfigError, match="compiled with its options"):
+        rlx.load(whole, options=rlx.CompileOptions())
+    with pytest.raises(rlx.ConfigError, match="threads"):
+        rlx.load(whole, threads=0)
+    with pytest.raises(rlx.ConfigError, match="verify"):
+        rlx.load(whole, verify=1)
+    assert rlx.load(whole, threads=2).run(feed())["y"].tobytes() == rlx.load(whole).run(feed())["y"].tobytes()
+
+
+def test_a_thousand_changed_bytes_are_all_found(whole: bytes) -> None:
+    """A122, A124: also where the change is a count or an offset."""
+    rng = random.Random(0)
+    for k in range(1000):
+        changed = bytearray(whole)
+        at = rng.randrange(len(whole)) if k % 2 else rng.randrange(container.HEADER)
+        changed[at] ^= 1 << rng.randrange(8)
+        with pytest.raises(rlx.FormatError):
+            rlx.load(bytes(changed))
+
+
+def test_a_changed_byte_of_a_weight_is_found_unless_that_is_declined(whole: bytes) -> None:
+    changed = bytearray(whole)
+    at = parts(whole)["data"].start + 5
+    changed[at] ^= 16
+    with pytest.raises(rlx.FormatError, match=r"the data is damaged, first between bytes"):
+        rlx.load(bytes(changed))
+    rlx.load(bytes(changed), verify=False).run(feed())
+
+
+@pytest.mark.parametrize("kind", ["word", "number", "text"])
+def test_hostile_content_under_right_digests(whole: bytes, kind: str) -> None:
+    """A119, A122: counts and offsets of any value; whatever loads has been proved to stay inside its buffers."""
+    from rlx.aot.save import save_executable
+
+    made = save_executable(loop())
+    assert made is not None
+    rng = random.Random(1)
+    refused = 0
+    for k in range(250):
+        source = (whole, made)[k % 2]
+        changed = bytearray(source)
+        where = parts(source)
+        if kind == "word":
+            words = where["words"]
+            at = words.start + 8 * rng.randrange((words.stop - words.start) // 8)
+            value = rng.choice([-1, 0, 1, 7, 64, 1 << 20, (1 << 31) - 1, 1 << 40, (1 << 62) + 5, -(2**63), 2**63 - 16])
+            changed[at : at + 8] = value.to_bytes(8, "little", signed=True)
+        elif kind == "number":
+            part = where[rng.choice(["manifest", "details"])]
+            digits = [i for i in range(part.start, part.stop) if source[i : i + 1].isdigit()]
+            changed[rng.choice(digits)] = ord(rng.choice("0123456789-"))
+        else:
+            part = where[rng.choice(["manifest", "details"])]
+            for _ in range(rng.randrange(1, 4)):
+                changed[rng.randrange(part.start, part.stop)] = rng.choice(b'{}[]",:\\0a\x00\xff')
+        try:
+            exe = rlx.load(reseal(changed))
+            str(exe.signature)
+            str(exe.explain())
+            exe.memory_report()
+        except rlx.RlxError:
+            refused += 1
+    assert refused > 20
+
+
+def test_programs_that_reach_outside_are_refused(whole: bytes) -> None:
+    """Each column of a program, one value at a time, out of its range."""
+    spec = json.loads(whole[parts(whole)["manifest"]])["programs"][0]["columns"]
+    words = parts(whole)["words"]
+    count = container._FIELDS.unpack(whole[: container._FIELDS.size])[14]
+    for key, (start, n) in zip(COLUMNS, spec, strict=True):
+        if not n or key in ("words", "cost", "role", "float_at", "inplace", "weight_transform"):
+            continue
+        changed = bytearray(whole)
+        at = words.start + 8 * (2 * count + start + n - 1)
+        changed[at : at + 8] = (1 << 61).to_bytes(8, "little")
+        try:
+            rlx.load(reseal(changed)).explain()
+        except rlx.FormatError:
+            continue
+        raise AssertionError(key)
+
+
+SHARE = """
+import sys, rlx
+exe = rlx.load(sys.argv[1])
+import numpy as np
+exe.run({"x": np.ones((1, 1024), np.float32)})
+inside, size, dirty = False, 0, 0
+for line in open("/proc/self/smaps"):
+    if "-" in line.split()[0]:
+        inside = sys.argv[1] in line
+    elif inside and line.startswith("Rss:"):
+        size += int(line.split()[1])
+    elif inside and line.startswith("Anonymous:"):
+        dirty += int(line.split()[1])
+print(size, dirty)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="needs /proc")
+def test_processes_share_the_pages_of_a_file(tmp_path: pathlib.Path) -> None:
+    g = rlx.Graph("wide")
+    w = np.random.default_rng(0).standard_normal((1024, 1024)).astype(np.float32)
+    g.output("y", g.input("x", (1, 1024), rlx.f32) @ g.constant(w))
+    rlx.compile(g).save(tmp_path / "wide.rlx")
+    done = subprocess.run([sys.executable, "-c", SHARE, str(tmp_path / "wide.rlx")], capture_output=True, text=True,
+                          check=True)
+    mapped, dirty = map(int, done.stdout.split())
+    assert mapped >= 4096
+    assert dirty == 0
+
+
+def test_loading_holds_no_copy_of_the_weights(tmp_path: pathlib.Path) -> None:
+    g = rlx.Graph("wide")
+    w = np.random.default_rng(0).standard_normal((1024, 2048)).astype(np.float32)
+    g.output("y", g.input("x", (1, 1024), rlx.f32) @ g.constant(w))
+    exe = rlx.compile(g)
+    exe.save(tmp_path / "wide.rlx")
+    size = os.path.getsize(tmp_path / "wide.rlx")
+    assert size < w.nbytes * 1.1 + 50_000
+    assert rlx.load(tmp_path / "wide.rlx").memory_report().weights == exe.memory_report().weights
+
+
+def test_many_loads_leave_nothing_behind(whole: bytes, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a.rlx"
+    path.write_bytes(whole)
+    opened = len(os.listdir("/proc/self/fd"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(200):
+        rlx.load(path).run(feed())
+    assert len(os.listdir("/proc/self/fd")) <= opened
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
+
+
+def test_digests_are_the_same_at_every_level_and_length() -> None:
+    from rlx.runtime.levels import available_levels
+
+    rng = np.random.default_rng(0)
+    for n in (1, 7, 8, 63, 64, 65, 1023, 1024, 1025, 5000):
+        data = rng.integers(0, 256, n).astype(np.uint8)
+        found = {container.digests(data, 2048, level).tobytes() for level in available_levels()}
+        assert len(found) == 1
+        for _ in range(20):
+            other = data.copy()
+            other[rng.integers(n)] ^= 1 << int(rng.integers(8))
+            assert container.digests(other, 2048).tobytes() not in found
+    assert container.digests(np.zeros(64, np.uint8)).tobytes() != container.digests(np.zeros(65, np.uint8)).tobytes()
