@@ -1,21 +1,24 @@
 """Executables of files: `CompiledGraph` over programs that have been mapped instead of compiled."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rlx.aot.file import File, LoadedVariant, malformed
 from rlx.aot.values import decode
+from rlx.compiler import Compiled
 from rlx.errors import BindingError, FormatError
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array, Attr, OpDef
 from rlx.ir.types import TensorType
 from rlx.ops.parse import parse_graph, parse_type
 from rlx.options import CompileOptions, RngOptions
-from rlx.runtime.binding import fit
+from rlx.passes.precision import PrecisionPolicy
+from rlx.runtime import kernels
+from rlx.runtime.binding import Wide, fit
 from rlx.runtime.executable import CompiledGraph
 from rlx.runtime.staged import Staged
 from rlx.runtime.variant import Variant
-from rlx.runtime.weights import WeightStore
 
 
 def _infer(*types: TensorType, given: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> Any:
@@ -81,12 +84,14 @@ def read_graph(body: Any, file: File) -> Graph:
 def read_options(file: File, threads: int | None) -> CompileOptions:
     """The options that the programs were compiled with."""
     with malformed(file.name):
-        spec = file.details["options"]
-        fields = {str(k): decode(v, file.container) for k, v in spec["fields"].items()}
-        fields["rng"] = RngOptions(*spec["rng"])
+        fields = {str(k): decode(v, file.container) for k, v in file.details["options"].items()}
+        fields["rng"], fields["precision"] = RngOptions(**fields["rng"]), PrecisionPolicy(**fields["precision"])
         if threads is not None:
             fields["threads"] = threads
-        return CompileOptions(**fields)
+        options = CompileOptions(**fields)
+        if file.variants and kernels.table(options.isa).level != file.level:
+            options = replace(options, isa=file.level)  # what is packed or compiled here must fit what is there
+        return options
 
 
 class LoadedGraph(CompiledGraph):
@@ -122,29 +127,28 @@ class LoadedGraph(CompiledGraph):
             v = self._param(name)
             if array is not None:
                 self._params[name] = fit(array, v.dtype, array.shape, f"{file.name}: parameter {name!r}")
-        for made, variant in zip(self._all(), mapped, strict=False):
+        for made, variant in zip(self.variants(), mapped, strict=False):
             made.set_state(self._rng)
             self._adopt(made, variant)
         if mapped and all(a is not None for a in self._params.values()):
             self._upload()
 
-    def _make(self, graph: Graph, wide: Mapping[str, tuple[int, ...]] | None = None) -> Variant | Staged:
+    def _make(self, graph: Graph, wide: Wide | None = None, ready: Compiled | None = None) -> Variant | Staged:
         first, self._first = self._first, None
         if first is not None:
-            return self._variant_of(first)
+            return self._variant_of(first, wide)
         if is_interface(graph):
             known = [spec["shapes"] for spec in self._file.variants]
             raise BindingError(f"graph {self.graph.name!r}: the file must have a program for these sizes or the graph,"
                                f" got programs for the input shapes {known}"
                                "\nhint: run with these shapes before save(), or save(portable=True)")
-        return super()._make(graph, wide)
+        return super()._make(graph, wide, ready)
 
-    def _variant_of(self, mapped: LoadedVariant) -> Variant:
+    def _variant_of(self, mapped: LoadedVariant, wide: Wide | None = None) -> Variant:
         """A program of the file as one of this executable."""
-        compiled = mapped.compiled
-        if self._store is None:
-            self._store = WeightStore(compiled.table)
-        return Variant(compiled, self._store, self._threads, self.graph.name, self._rng, mapped)  # type: ignore[arg-type]
+        like: Any = mapped
+        return self._own(Variant(mapped.compiled, self._store, self._threads, self.graph.name, self._rng, like,
+                                 wide=wide, scratch=self._scratch))
 
     def _adopt(self, made: Any, mapped: LoadedVariant) -> None:
         """Parameters need not be packed again: the file has both forms."""
@@ -152,7 +156,7 @@ class LoadedGraph(CompiledGraph):
         for i, weight in enumerate(program.weights):
             source = None if weight.param is None else self._params[weight.param]
             packed = mapped.executor.bound(program.weight_slot(i))
-            if source is not None and packed is not None and weight.transform is not None and self._store is not None:
+            if source is not None and packed is not None and weight.transform is not None:
                 self._store.adopt(weight, source, packed)
                 made.executor.bind(program.weight_slot(i), packed)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,8 +162,10 @@ class LoadedVariant:
             ports = [(n, dtypes.BY_NAME[d].numpy, s, slot) for (n, d, s), slot in
                      zip((*table.inputs, *table.outputs), slots, strict=False)]
             n = len(table.inputs)
-            self.executor = _interp.Executor(self.linked, ports[:n], ports[n:], _LaterHelper(file, number), threads)
+            helper = _Later(lambda: helper_of(file, number))
+            self.executor = _interp.Executor(self.linked, ports[:n], ports[n:], helper, threads)
             self.executor.limit = table.threads
+            self.executor.source = _Later(lambda: file.compiled(number).program)
             if state is not None:
                 self.executor.state = state
             raw = np.empty(max(64, table.arena) + 64, np.uint8)
@@ -201,20 +204,24 @@ def _nbytes(port: tuple[str, str, tuple[int, ...]]) -> int:
     return n
 
 
-class _LaterHelper:
-    """The executor's slow paths, made when the first is taken."""
+def helper_of(file: File, number: int) -> Any:
+    """The slow paths of a variant's executor."""
+    from rlx.runtime.binding import Helper
 
-    def __init__(self, file: File, number: int) -> None:
-        self._file = file
-        self._number = number
+    program = file.compiled(number).program
+    return Helper(program.inputs, program.outputs, program.nodes, file.title)
+
+
+class _Later:
+    """Something that is made when it is first asked for anything."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
         self._made: Any = None
 
     def __getattr__(self, name: str) -> Any:
         if self._made is None:
-            from rlx.runtime.binding import Helper
-
-            program = self._file.compiled(self._number).program
-            self._made = Helper(program.inputs, program.outputs, program.nodes, self._file.title)
+            self._made = self._make()
         return getattr(self._made, name)
 
 

@@ -79,7 +79,7 @@ class _Reader:
             variant = LoadedVariant(self.file, number, self.threads)
             if not variant.complete:
                 raise FormatError(f"{self.file.name}: a segment must have all its weights")
-            poison = not self.file.body["quick"] and bool(self.file.details["options"]["fields"]["poison"])
+            poison = not self.file.body["quick"] and bool(self.file.details["options"]["poison"])
             segment = Segment(variant, [(str(n), _key(k)) for n, k in spec["reads"]],  # type: ignore[arg-type]
                               _key([spec["first"], None])[0], poison)
             segment.direct = bool(spec["direct"])
@@ -111,7 +111,8 @@ class _Options:
     """What a run asks of the options that a model was compiled with."""
 
     def __init__(self, file: File) -> None:
-        fields: dict[str, Any] = {} if file.body["quick"] else dict(file.details["options"]["fields"])
+        self.file = file
+        fields: dict[str, Any] = {} if file.body["quick"] else dict(file.details["options"])
         self.poison = bool(fields.get("poison", False))
         self.busy = "wait" if fields.get("busy") == "wait" else "raise"
         self.threads: int | None = None

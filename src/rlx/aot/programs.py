@@ -24,6 +24,7 @@ from rlx.lower.program import (
     Transform,
     Weight,
 )
+from rlx.ops.parse import parse_type
 from rlx.passes import PassRecord
 from rlx.runtime import kernels
 
@@ -137,4 +138,8 @@ def compiled_of(file: File, number: int) -> Compiled:
         program = file.reader.program(file.variants[number]["program"])
         detail = file.details["variants"][number]
         records = tuple(PassRecord(*[decode(v, file.container) for v in r]) for r in detail["passes"])
-        return Compiled(Graph(str(detail["graph"])), program, records, kernels.table(file.level))
+        graph = Graph(str(detail["graph"]))
+        for name, text in detail["params"]:
+            kind = parse_type(text)
+            graph.param(name, kind.shape, kind.dtype)
+        return Compiled(graph, program, records, kernels.table(file.level))

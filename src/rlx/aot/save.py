@@ -59,6 +59,7 @@ class _Content:
             "arrays": [-1 if a is None else self.arrays.add(a) for a in bound], **more})
         self.details.append({
             "graph": compiled.graph.name,
+            "params": [[v.node.name, str(v.type)] for v in compiled.graph.params],
             "passes": [[encode(getattr(r, f.name), self.arrays, "pass record") for f in dataclasses.fields(r)]
                        for r in compiled.records]})
         return len(self.variants) - 1
@@ -128,10 +129,12 @@ def save_graph(graph: Graph, target: Target = None) -> bytes | None:
 
 
 def _options(options: CompileOptions, arrays: Arrays) -> Any:
+    """Options by field; a pipeline of one's own, which is functions, is not among them."""
     fields = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
-    rng = fields.pop("rng")
-    return {"rng": [rng.seed, rng.backend],
-            "fields": {k: encode(v, arrays, f"CompileOptions.{k}") for k, v in fields.items()}}
+    fields["pipeline"] = None
+    for name in ("rng", "precision"):
+        fields[name] = {f.name: getattr(fields[name], f.name) for f in dataclasses.fields(fields[name])}
+    return {k: encode(v, arrays, f"CompileOptions.{k}") for k, v in fields.items()}
 
 
 def save_executable(exe: "CompiledGraph", target: Target = None, portable: bool = False) -> bytes | None:
@@ -199,6 +202,10 @@ def save_model(model: "PlannedModel", target: Target = None) -> bytes | None:
 
     roots = [[encode_key(key, arrays), add(root)] for key, root in plans.items() if root.children]
     options = model._options
+    if not isinstance(options, CompileOptions):  # of a file: they have not been needed until now
+        from rlx.aot.executable import read_options
+
+        options = read_options(options.file, None)
     content.manifest["threads"] = options.threads
     body = {
         "steps": steps,

@@ -242,3 +242,80 @@ def zip_map(*, keys: list[Any]) -> Callable[[Array], Maps]:
         return Maps(_text.maps(x, keys))
 
     return run
+
+
+@host_call
+def labels_of(*, labels: Array) -> Callable[[Array], Any]:
+    """Labels by their numbers."""
+    return lambda i: labels[i]
+
+
+@host_call
+def vector_of_map(*, keys: list[Any]) -> Callable[[Any], Array]:
+    """The values of a map at given keys."""
+
+    def run(x: Any) -> Array:
+        values = [x.get(k, 0) for k in keys]
+        kind: Any = np.float32
+        if any(isinstance(v, str) for v in values):
+            kind = object
+        elif all(isinstance(v, (int, np.integer)) for v in values):
+            kind = np.int64
+        return np.asarray([values], kind)
+
+    return run
+
+
+@host_call
+def array_of_map(*, kind: Any, sparse: bool, size: int) -> Callable[[Any], Array]:
+    """The values of a map in the order of its keys, or each at the place that its key says."""
+
+    def run(x: Any) -> Array:
+        if not sparse:
+            return np.asarray([[x[k] for k in sorted(x)]], kind)
+        result = np.zeros((1, size), kind)
+        for k, v in x.items():
+            result[0, k] = v
+        return result
+
+    return run
+
+
+@host_call
+def nonzero() -> Callable[[Array], Array]:
+    """Places of the elements that are not zero, one column each."""
+
+    def run(x: Array) -> Array:
+        if x.ndim:
+            return np.asarray(np.nonzero(x), np.int64).reshape(x.ndim, -1)
+        return np.zeros((0, int(bool(x))), np.int64)
+
+    return run
+
+
+@host_call
+def compress(*, axis: int | None) -> Callable[[Array, Array], Array]:
+    """What a condition selects along an axis; None for the flat array."""
+    if axis is None:
+        return lambda x, condition: np.compress(condition, x.reshape(-1))
+    return lambda x, condition: np.compress(condition, x, axis)
+
+
+@host_call
+def unique(*, axis: int | None, ordered: bool) -> Callable[[Array], Any]:
+    """Different values, where each occurs first, which one each element is, and how often each occurs."""
+
+    def run(x: Array) -> Any:
+        values, first, inverse, counts = np.unique(
+            x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        )
+        inverse = inverse.reshape(-1)
+        if not ordered:
+            order = np.argsort(first)
+            rank = np.empty_like(order)
+            rank[order] = np.arange(len(order))
+            values = np.take(values, order, axis=axis or 0)
+            first, counts, inverse = first[order], counts[order], rank[inverse]
+        return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
+
+    return run

@@ -45,7 +45,7 @@ def classified(n: NodeContext, index: Value, labels: Any, scores: Value) -> Any:
     if labels is None:
         raise FormatError("class labels must be given, got none")
     if labels.dtype == object:
-        found, (scores,) = n.host_beside(lambda i: labels[i], [index], [scores])
+        found, (scores,) = n.host_beside(hostcalls.labels_of(labels=labels), [index], [scores])
         return found, scores
     if (labels == np.arange(len(labels))).all():
         return ops.cast(index, dtype=dtypes.i64), scores
@@ -427,31 +427,11 @@ def _zip_map(n: NodeContext) -> Any:
 def _dict_vectorizer(n: NodeContext) -> Any:
     keys: Any = n.strs("string_vocabulary", None) or n.ints("int64_vocabulary", None)
 
-    def run(x: Any) -> Array:
-        values = [x.get(k, 0) for k in keys]
-        kind = (
-            object
-            if any(isinstance(v, str) for v in values)
-            else np.int64
-            if all(isinstance(v, (int, np.integer)) for v in values)
-            else np.float32
-        )
-        return np.asarray([values], kind)
-
-    return n.host(run)
+    return n.host(hostcalls.vector_of_map(keys=keys))
 
 
 @onnx_op("CastMap", domain=ML)
 def _cast_map(n: NodeContext) -> Any:
     kind = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}[n.str("cast_to", "TO_FLOAT")]
     sparse, size = n.str("map_form", "DENSE") == "SPARSE", n.int("max_map", 1)
-
-    def run(x: Any) -> Array:
-        if not sparse:
-            return np.asarray([[x[k] for k in sorted(x)]], kind)
-        result = np.zeros((1, size), kind)
-        for k, v in x.items():
-            result[0, k] = v
-        return result
-
-    return n.host(run)
+    return n.host(hostcalls.array_of_map(kind=np.dtype(kind), sparse=sparse, size=size))

@@ -334,43 +334,21 @@ def _topk(n: NodeContext) -> Any:
 
 @onnx_op("NonZero")
 def _nonzero(n: NodeContext) -> Any:
-    return n.host(
-        lambda x: (
-            np.asarray(np.nonzero(x) if x.ndim else np.nonzero(x.reshape(1))[:0], np.int64).reshape(max(x.ndim, 0), -1)
-            if x.ndim
-            else np.zeros((0, int(bool(x))), np.int64)
-        )
-    )
+    return n.host(hostcalls.nonzero())
 
 
 @onnx_op("Compress")
 def _compress(n: NodeContext) -> Any:
     axis = n.int("axis", None)
 
-    def run(x: Any, condition: Any) -> Any:
-        return np.compress(condition, x, axis) if axis is not None else np.compress(condition, x.reshape(-1))
-
-    return n.host(run)
+    return n.host(hostcalls.compress(axis=axis))
 
 
 @onnx_op("Unique")
 def _unique(n: NodeContext) -> Any:
     axis, ordered = n.int("axis", None), bool(n.int("sorted", 1))
 
-    def run(x: Any) -> Any:
-        values, first, inverse, counts = np.unique(
-            x, return_index=True, return_inverse=True, return_counts=True, axis=axis
-        )
-        inverse = inverse.reshape(-1)
-        if not ordered:
-            order = np.argsort(first)
-            rank = np.empty_like(order)
-            rank[order] = np.arange(len(order))
-            values = np.take(values, order, axis=axis or 0)
-            first, counts, inverse = first[order], counts[order], rank[inverse]
-        return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
-
-    return n.host(run)
+    return n.host(hostcalls.unique(axis=axis, ordered=ordered))
 
 
 # -- other movement ---------------------------------------------------------------------

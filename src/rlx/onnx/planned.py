@@ -247,8 +247,6 @@ class PlannedModel(Stateful):
     ) -> _interp.Outputs:
         """Run with handles as defaults, and take linked outputs."""
         if threads is not None:
-            from rlx.runtime.binding import check_threads
-
             threads = check_threads(threads)
         if self._options.busy == "wait":
             with self._lock:

@@ -47,7 +47,8 @@ def loop() -> rlx.CompiledGraph:
         branch.output("o", branch.input("v", (8,), rlx.f32) * sign)
         branches.append(branch)
     flag = g.input("flag", (), rlx.bool_)
-    g.output("picked", ops.cond(flag, last, then=branches[0], orelse=branches[1]))
+    picked: Any = ops.cond(flag, last, then=branches[0], orelse=branches[1])
+    g.output("picked", picked)
     g.output("stack", stack)
     return rlx.compile(g, rlx.CompileOptions(threads=1))
 
