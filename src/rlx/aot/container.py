@@ -65,8 +65,9 @@ def digests(data: Bytes, block: int = BLOCK, level: str | None = None) -> Bytes:
         return np.array(values, np.int64)
 
     cost = len(data) // 8
-    program = _interp.Program(ints(address), ints(count), ints(4), ints(0), ints(cost), ints(block, len(data)), ints(0),
-                              ints(0, 1), ints(0, 0), ints(0, 2), 2, None)
+    program = _interp.Program(
+        ints(address), ints(count), ints(4), ints(1), ints(0), ints(cost), ints(block, len(data)), ints(0), ints(0, 1),
+        ints(0, 0), ints(0, 2), 2, None)
     executor = _interp.Executor(program, [], [], _Failed(), 1)
     executor.bind(0, data)
     executor.bind(1, result)

@@ -87,7 +87,8 @@ class Reader:
             attrs = _attrs(self.linker.layouts[kernel], columns["words"], at, refs, floats)
             first, last = columns["arg_start"][i : i + 2]
             calls.append(Call(self.linker.names[kernel], tuple(args[first:last]), attrs, columns["extent"][i],
-                              columns["grain"][i], columns["cost"][i], columns["node"][i], tuple(inplace.get(i, ()))))
+                              columns["grain"][i], columns["cost"][i], columns["node"][i], tuple(inplace.get(i, ())),
+                              columns["phases"][i]))
         weights = [
             Weight(None, None if p < 0 else self.params[p], self.transform(t), n)
             for n, p, t in zip(*(columns[f"weight_{k}"] for k in ("nbytes", "param", "transform")), strict=True)

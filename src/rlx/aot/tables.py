@@ -25,7 +25,7 @@ Words = npt.NDArray[np.int64]
 KINDS = ("scratch", "input", "output", "weight")
 ROLES = ("r", "w", "x")
 # Columns of a table. Per call; per operand; per buffer; attribute words; places of references; scalars.
-CALLS = ("kernel", "extent", "grain", "cost", "node")
+CALLS = ("kernel", "extent", "grain", "phases", "cost", "node")
 ARGS = ("role", "buffer", "offset", "nbytes")
 BUFFERS = ("kind", "size", "slot", "place")
 COLUMNS = (*CALLS, "attr_start", "arg_start", *ARGS, *BUFFERS, "words", "ew_at", "ew", "body_at", "body", "float_at",
@@ -248,9 +248,10 @@ class Linker:
             absent = buffer < 0
             slots = np.where(absent, -1, _take(table["slot"], buffer))
             offsets = np.where(absent, 0, _take(table["place"], buffer) + table["offset"])
-            extent, grain, node, cost = (np.array(table[k], np.int64) for k in ("extent", "grain", "node", "cost"))
+            extent, grain, phases, node, cost = (
+                np.array(table[k], np.int64) for k in ("extent", "grain", "phases", "node", "cost"))
             found = self._linked[i] = _interp.Program(
-                self.addresses[table["kernel"]], extent, grain, node, cost, words,
+                self.addresses[table["kernel"]], extent, grain, phases, node, cost, words,
                 np.array(table["attr_start"][:-1], np.int64), np.array(slots, np.int64), np.array(offsets, np.int64),
                 np.array(table["arg_start"], np.int64), table.n_slots, keep)
         return found

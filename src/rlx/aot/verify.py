@@ -65,6 +65,8 @@ def verify(table: Table, linker: Linker, number: int) -> None:
     _within(table["offset"], 0, MOST, table, "offsets")
     _within(table["kernel"], 0, len(linker.names), table, "kernels")
     _within(table["node"], 0, 1 << 31, table, "nodes")
+    _within(table["phases"], 1, 1 << 31, table, "phases")
+    _require((table["extent"] % table["phases"] == 0).all(), table, "phases must be equal parts of the extent")
     _require(1 <= table.threads <= 64, table, f"threads must be in [1, 64], got {table.threads}")
     _starts(table["attr_start"], n, len(table["words"]), table)
     _starts(table["arg_start"], n, m, table)
