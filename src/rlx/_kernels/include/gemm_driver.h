@@ -9,12 +9,14 @@ typedef struct NAME(problem) {
     T lo, hi;
     const int64_t *batch, *steps;
     int64_t n_batch, n_steps;
+    const rlx_thunk *thunk;
+    const rlx_frame *frame;
 } NAME(problem);
 
 static NAME(problem) NAME(problem_of)(const int64_t *at) {
     NAME(problem) p = {at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8], at[9], at[10],
                        at[11], at[12], at[13], (T)RLX_F(at, 14), (T)RLX_F(at, 15),
-                       RLX_LIST(at, 16), RLX_LIST(at, 18), RLX_COUNT(at, 16), RLX_COUNT(at, 18)};
+                       RLX_LIST(at, 16), RLX_LIST(at, 18), RLX_COUNT(at, 16), RLX_COUNT(at, 18), NULL, NULL};
     return p;
 }
 
@@ -87,6 +89,7 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
 RLX_ALWAYS_INLINE int NAME(run)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi,
                                 NAME(read_b) read_b) {
     NAME(problem) p = NAME(problem_of)(t->attrs);
+    p.thunk = t, p.frame = f;
     int64_t m_blocks = (p.m + p.mc - 1) / p.mc, n_blocks = (p.n + p.nc - 1) / p.nc;
     const T *a = (const T *)RLX_PTR(t, f, 0);
     const TB *b = (const TB *)RLX_PTR(t, f, 1);

@@ -1,14 +1,6 @@
 /* Template: micro-kernels, packing and the row block of one floating type.
  * Wants the names of template.h. */
-typedef CAT(rlx_gemm_block_, S) NAME(block);
-
-typedef struct NAME(piece) {
-    const NAME(block) *g;
-    const TB *b;
-    T *c;
-    const T *bias;
-    int64_t last; /* valid columns of the last panel */
-} NAME(piece);
+#include "gemm_finish.h"
 
 /* MR rows x NP panels. Every accumulator is one chain of FMAs in k order, so an
  * element's bits depend on K alone, not on the tile it falls in. Rows are
@@ -59,35 +51,7 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
 #undef STEP
 #undef ADVANCE
 
-    T *c = q->c;
-    int64_t ldc = g->ldc, last = q->last;
-    if (g->accumulate) {
-        UNROLL for (int i = 0; i < MR; i++) {
-            UNROLL for (int j = 0; j < NP - 1; j++) acc[i][j] += LOAD(c + i * ldc + j * W);
-            acc[i][NP - 1] += NAME(rlx_load_part)(c + i * ldc + (NP - 1) * W, last);
-        }
-    }
-    if (q->bias) {
-        V v[8];
-        UNROLL for (int j = 0; j < NP - 1; j++) v[j] = LOAD(q->bias + j * W);
-        v[NP - 1] = NAME(rlx_load_part)(q->bias + (NP - 1) * W, last);
-        UNROLL for (int i = 0; i < MR; i++)
-            UNROLL for (int j = 0; j < NP; j++) acc[i][j] += v[j];
-    }
-    if (g->clamp) {
-        V lo = g->lo - (V){0}, hi = g->hi - (V){0};
-        UNROLL for (int i = 0; i < MR; i++)
-            UNROLL for (int j = 0; j < NP; j++) acc[i][j] = NAME(rlx_clamp)(acc[i][j], lo, hi);
-    }
-    UNROLL for (int i = 0; i < MR; i++)
-        UNROLL for (int j = 0; j < NP - 1; j++) *(VU *)(c + i * ldc + j * W) = acc[i][j];
-    if (last == W) {
-        UNROLL for (int i = 0; i < MR; i++)
-            *(VU *)(c + i * ldc + (NP - 1) * W) = acc[i][NP - 1];
-    } else {
-        UNROLL for (int i = 0; i < MR; i++)
-            NAME(rlx_store_part)(c + i * ldc + (NP - 1) * W, acc[i][NP - 1], last);
-    }
+    NAME(finish)(MR, NP, q, acc);
 }
 
 #define MICRO(MR, NP) \
