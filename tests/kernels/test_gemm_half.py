@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rlx.lower import gemm, gemm_conv, gemm_half
+from rlx.lower.context import workspaces
 from rlx.testing.kernels import call_kernel
 
 HALF = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
@@ -26,7 +27,7 @@ def pack(b, level, stored=None, trans=False):
 
 
 def run(plan, args, level, threads=1, grain=None):
-    work = np.full(plan.workspace * threads, 0xFF, np.uint8) if plan.workspace else None
+    work = np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8) if plan.workspace else None
     call_kernel(plan.kernel, [*args[:4], work, *args[4:]], plan.attrs, extent=plan.extent, threads=threads,
                 grain=grain or plan.grain, level=level)
 

@@ -217,6 +217,7 @@ def plan_matmul(
     clamp: tuple[float, float] | None = None,
     steps: Sequence[Step] = (),
     out_size: int | None = None,
+    kc: int | None = None,
     level: str | None = None,
 ) -> Plan:
     """Plan `matmul.<dtype>` (B packed by `pack_b`) or `matmul.<dtype>@unpacked`.
@@ -239,6 +240,8 @@ def plan_matmul(
         The rest of the epilogue.
     out_size : int, optional
         Bytes of an output element when the last step narrows.
+    kc : int, optional
+        Depth of one pass, which fixes the order of summation (default: `k_block(k)`).
     """
     size = ITEM_SIZE[dtype]
     suffix = "" if packed else "@unpacked"
@@ -248,7 +251,7 @@ def plan_matmul(
     items = math.prod(dim[0] for dim in batch)
     cost = gemm_cost(m, n, k, items, dtype, isa)
     mc, nc, kc = gemm_blocks(
-        m, n, k, max(1, items), mr=mr, nr=nr, size=size, cost=cost, unpacked=not packed
+        m, n, k, max(1, items), mr=mr, nr=nr, size=size, cost=cost, unpacked=not packed, kc=kc
     )
     narrow = out_size is not None and out_size != size
     work = 0

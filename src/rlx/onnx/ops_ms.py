@@ -13,6 +13,7 @@ from rlx.onnx.ops_nn import layer_norm
 from rlx.onnx.ops_quant import single
 from rlx.onnx.registry import USE_DEFINITION, onnx_op
 from rlx.onnx.tensors import Array
+from rlx.ops.nbits import row_bytes
 
 MS = "com.microsoft"
 
@@ -349,10 +350,29 @@ def _matmul_nbits(n: NodeContext) -> Any:
         raise FormatError("an order of groups (g_idx) is not supported")
     bias_at = 5
     x = n.x(0)
+    bias = n.opt(bias_at)
+    if x.dtype != dtypes.f64 and x.rank > 1 and (zeros is None or zeros.dtype == np.uint8) and bits in (2, 4, 8):
+        y = _in_codes(n, packed, scales, zeros, k, columns, bits, block)
+        return y if bias is None else ops.add(y, bias)
     real = _unpacked(packed, scales, zeros, k, columns, bits, block).astype(x.dtype.numpy)
     y = ops.matmul(x, n.constant(np.ascontiguousarray(real.T)))
-    bias = n.opt(bias_at)
     return y if bias is None else ops.add(y, bias)
+
+
+def _in_codes(n: NodeContext, packed: Array, scales: Array, zeros: Array | None, k: int, columns: int, bits: int,
+              block: int) -> Value:
+    """The product with its weights as they are: a scale and a zero point per block, codes in rows."""
+    if k < 1 or block < 16 or packed.size != columns * -(-k // block) * (block * bits // 8):
+        raise FormatError(f"B must have {columns} x {-(-k // max(block, 1))} blocks of {block} {bits}-bit weights, "
+                          f"got {packed.size} bytes")
+    blocks = -(-k // block)
+    codes = np.ascontiguousarray(packed.reshape(columns, -1)[:, : row_bytes(k, bits)])
+    scale = scales.reshape(columns, blocks).astype(np.float32)
+    points = None
+    if zeros is not None:
+        points = n.constant(np.ascontiguousarray(_bits(zeros.reshape(columns, -1), bits, blocks)))
+    y: Value = ops.matmul_nbits(n.x(0), n.constant(codes), n.constant(scale), points, bits=bits, block_size=block)
+    return y
 
 
 def _bits(raw: Array, bits: int, count: int) -> Array:

@@ -793,6 +793,19 @@ def matmul_integer(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def matmul_nbits(
+    a: Operand,
+    codes: Operand,
+    scale: Operand,
+    zero: Operand | None = None,
+    bias: Operand | None = None,
+    /,
+    *,
+    bits: int,
+    block_size: int,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> Value: ...
 def max(
     a: Operand,
     b: Operand,

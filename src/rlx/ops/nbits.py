@@ -26,8 +26,7 @@ def block_count(k: int, block_size: int) -> int:
 
 
 def _infer(a: TensorType, codes: TensorType, scale: TensorType, zero: TensorType | None = None,
-           bias: TensorType | None = None, *extras: TensorType, bits: int, block_size: int,
-           epilogue: Epilogue) -> tuple[TensorType, ...]:
+           bias: TensorType | None = None, *, bits: int, block_size: int) -> tuple[TensorType, ...]:
     op = "matmul_nbits"
     require_dtype(op, a.dtype, (f32, f16, bf16))
     require_dtype(op, codes.dtype, (u8,))
@@ -50,7 +49,14 @@ def _infer(a: TensorType, codes: TensorType, scale: TensorType, zero: TensorType
         raise TypeRuleError(f"{op}: zero must be u8[{n}, {blocks}], got {zero}")
     if bias is not None and bias != TensorType(a.dtype, (n,)):
         raise TypeRuleError(f"{op}: bias must be {a.dtype}[{n}], got {bias}")
-    return (epilogue_types(op, a.with_shape((*a.shape[:-1], n)), extras, epilogue),)
+    return (a.with_shape((*a.shape[:-1], n)),)
+
+
+def _infer_fused(a: TensorType, codes: TensorType, scale: TensorType, zero: TensorType | None = None,
+                 bias: TensorType | None = None, *extras: TensorType, bits: int, block_size: int,
+                 epilogue: Epilogue) -> tuple[TensorType, ...]:
+    (result,) = _infer(a, codes, scale, zero, bias, bits=bits, block_size=block_size)
+    return (epilogue_types("fused_matmul_nbits", result, extras, epilogue),)
 
 
 def unpack(codes: Array, bits: int, count: int) -> Array:
@@ -74,15 +80,22 @@ def pack(codes: Array, bits: int) -> Array:
 def dequantised(codes: Array, scale: Array, zero: Array | None, k: int, bits: int, block_size: int) -> Array:
     """The weights [N, K] in f32: (code - zero) * scale, rounded once."""
     q = unpack(codes, bits, k).astype(np.float32)
+    block_size = max(1, min(block_size, k))
     z: Any = np.float32(1 << (bits - 1)) if zero is None else np.repeat(zero.astype(np.float32), block_size, 1)[:, :k]
     return np.asarray((q - z) * np.repeat(scale, block_size, 1)[:, :k])
 
 
-def _matmul_nbits(a: Array, codes: Array, scale: Array, zero: Array | None = None, bias: Array | None = None,
-                  *extras: Array, bits: int, block_size: int, epilogue: Epilogue) -> Array:
+def _matmul_nbits(a: Array, codes: Array, scale: Array, zero: Array | None = None, bias: Array | None = None, *,
+                  bits: int, block_size: int) -> Array:
     weights = dequantised(codes, scale.astype(np.float32), zero, a.shape[-1], bits, block_size)
     result = np.matmul(a, weights.T.astype(a.dtype))
-    return run_epilogue(result if bias is None else result + bias, extras, epilogue)
+    return np.asarray(result if bias is None else result + bias)
+
+
+def _fused(a: Array, codes: Array, scale: Array, zero: Array | None = None, bias: Array | None = None,
+           *extras: Array, bits: int, block_size: int, epilogue: Epilogue) -> Array:
+    result = _matmul_nbits(a, codes, scale, zero, bias, bits=bits, block_size=block_size)
+    return run_epilogue(result, extras, epilogue)
 
 
 def _samples(dtype: DType, rng: Rng) -> list[Sample]:
@@ -117,10 +130,16 @@ def _errors() -> list[ErrorSample]:
 
 
 matmul_nbits = OpDef(
-    "matmul_nbits", ("a", "codes", "scale", "zero?", "bias?", "extras*"), _infer, _matmul_nbits,
+    "matmul_nbits", ("a", "codes", "scale", "zero?", "bias?"), _infer, _matmul_nbits,
     "Product with B[k, n] = (code - zero[n, k // block_size]) * scale[n, k // block_size], formed in f32. codes: u8, "
     "a row of K codes of `bits` bits per column of B, the lowest bits first; zero: u8, absent for 2^(bits - 1) "
-    "everywhere. Elementwise steps run on the tile.",
-    attrs=(Attr("bits", "int"), Attr("block_size", "int"), Attr("epilogue", "any", ())),
+    "everywhere.",
+    attrs=(Attr("bits", "int"), Attr("block_size", "int")),
     dtypes=(f32, f16, bf16), samples=_samples, errors=_errors, tolerance=PRODUCT,
+)
+
+fused_matmul_nbits = OpDef(
+    "fused_matmul_nbits", ("a", "codes", "scale", "zero?", "bias?", "extras*"), _infer_fused, _fused,
+    "matmul_nbits, then elementwise steps on the tile.",
+    attrs=(*matmul_nbits.attrs, Attr("epilogue", "any", ())), dtypes=(f32,), tolerance=PRODUCT, internal=True,
 )

@@ -23,7 +23,9 @@ def fuse_matmul(graph: Graph) -> Graph:
     inside: set[int] = set()
     for start in starts:
         whole = start.node.op.name == "matmul"
-        chain = grow(start, readers, transposes=whole, biased=not whole, narrows=whole, skip=inside)
+        int8 = start.node.op.name == "int8_matmul"
+        biased = int8 or (not whole and len(start.node.inputs) > 4 and start.node.inputs[4] is not None)
+        chain = grow(start, readers, transposes=whole, biased=biased, narrows=not int8, skip=inside)
         if not chain.grew and not (whole and any(_operand(v, i == 1)[1] for i, v in enumerate(start.node.inputs))):
             continue
         nodes = [start.node, *chain.nodes]
@@ -37,6 +39,8 @@ def fuse_matmul(graph: Graph) -> Graph:
             product, chain = last[id(node)]
             if product.op.name == "matmul":
                 _emit(rewriter, TABLE["fused_matmul"], product, chain, node)
+            elif product.op.name == "matmul_nbits":
+                _emit_nbits(rewriter, product, chain, node)
             else:
                 emit_int8(rewriter, product, chain, node)
         elif id(node) not in inside:
@@ -47,6 +51,8 @@ def fuse_matmul(graph: Graph) -> Graph:
 def _fits(node: Node) -> bool:
     if node.op.name == "int8_matmul":
         return node.attrs["out"] == f32 and not node.attrs["epilogue"] and node.outputs[0].rank >= 2
+    if node.op.name == "matmul_nbits":
+        return node.outputs[0].dtype == f32 and node.outputs[0].type.is_static
     if node.op.name != "matmul":
         return False
     a, b = node.inputs
@@ -76,6 +82,17 @@ def emit_int8(rewriter: Rewriter, product: Node, chain: Chain, like: Node) -> No
     _, extras = operands(rewriter, chain)
     fixed = [rewriter.get(v) for v in [*product.inputs, *[None] * 7][:7]]
     new = rewriter.emit(product.op, [*fixed, *extras], {**product.attrs, "epilogue": tuple(chain.steps)}, like)
+    rewriter.replace(like.outputs[0], new[0])
+
+
+def _emit_nbits(rewriter: Rewriter, product: Node, chain: Chain, like: Node) -> None:
+    """A product with codes: bias and steps join it."""
+    from rlx.ops import TABLE
+
+    bias, extras = operands(rewriter, chain)
+    a, codes, scale, zero, given = (rewriter.get(v) for v in [*product.inputs, None, None][:5])
+    new = rewriter.emit(TABLE["fused_matmul_nbits"], [a, codes, scale, zero, given if bias is None else bias, *extras],
+                        {**product.attrs, "epilogue": tuple(chain.steps)}, like)
     rewriter.replace(like.outputs[0], new[0])
 
 

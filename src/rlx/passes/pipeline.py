@@ -26,6 +26,7 @@ from rlx.passes.halves import widen_halves
 from rlx.passes.hoist import hoist_elementwise, look_up_one_hot, reduce_stacks
 from rlx.passes.layout import channels_last
 from rlx.passes.tabulate import tabulate
+from rlx.passes.weight_only import keep_codes
 from rlx.passes.winograd import use_winograd
 
 
@@ -148,6 +149,7 @@ DEFAULT = Pipeline([
     Pass("eliminate-dead", eliminate_dead),
     Pass("simplify", simplify),
     Pass("fuse-quantised", fuse_quantised),  # before the weights' dequantisation is folded
+    Pass("weight-only", keep_codes),
     _FOLD,
     Pass("inline-branches", inline_branches),
     Pass("merge-common", merge_common),

@@ -21,11 +21,11 @@ from rlx.passes.stored import store_weights
 CATEGORIES = ("compute", "reduction", "elementwise", "movement")
 # Computed in f32 whatever the policy: small sums of large terms, recurrences, searches, and what has its own types.
 FORCE_F32 = frozenset({
-    "attention", "conv", "conv_nhwc", "conv_transpose", "conv_transpose_nhwc", "cummax", "cummin", "cumprod", "cumsum",
-    "det", "dynamic_quantize_linear", "dynamic_quantize_lstm", "expand", "fused_attention", "group_norm", "gru",
-    "int8_conv", "int8_conv_nhwc", "int8_matmul", "inverse", "lookup", "lp_pool", "lstm", "matmul_nbits", "max_pool",
-    "max_pool_indices", "multinomial", "nll_loss", "avg_pool", "rnn", "sample", "scatter_elements", "scatter_nd",
-    "softmax_cross_entropy", "topk", "tree_ensemble",
+    "attention", "avg_pool", "conv", "conv_nhwc", "conv_transpose", "conv_transpose_nhwc", "cummax", "cummin",
+    "cumprod", "cumsum", "det", "dynamic_quantize_linear", "dynamic_quantize_lstm", "expand", "fused_attention",
+    "fused_matmul_nbits", "group_norm", "gru", "int8_conv", "int8_conv_nhwc", "int8_matmul", "inverse", "lookup",
+    "lp_pool", "lstm", "matmul_nbits", "max_pool", "max_pool_indices", "multinomial", "nll_loss", "rnn", "sample",
+    "scatter_elements", "scatter_nd", "softmax_cross_entropy", "topk", "tree_ensemble",
 })  # fmt: skip
 _REDUCTIONS = frozenset({
     "add_norm", "argmax", "argmin", "batch_norm", "instance_norm", "layer_norm", "log_softmax", "lp_norm", "lrn",
