@@ -103,3 +103,13 @@ def test_a_weight_with_another_reader_is_widened_once():
     got = rlx.compile(g).run({"x": np.ones((2, 64), np.float32)})
     np.testing.assert_array_equal(got["w"], w.astype(np.float32))
     np.testing.assert_allclose(got["y"], np.ones((2, 64), np.float32) @ w.astype(np.float32), rtol=1e-4, atol=1e-4)
+
+
+def test_a_convolution_that_keeps_its_channels_first_has_its_weights_widened_once():
+    x, w = random(1, 3, 40, 40), random(64, 3, 3, 3, seed=1).astype(np.float16)
+    g = rlx.Graph("g")
+    g.output("y", ops.conv(g.input("x", x.shape), ops.cast(g.constant(w), dtype=rlx.f32), strides=(2, 2)))
+    exe = rlx.compile(g)
+    want = rlx.compile(g, rlx.CompileOptions(optimize=False)).run({"x": x})["y"]
+    np.testing.assert_allclose(exe.run({"x": x})["y"], want, rtol=1e-4, atol=1e-4)
+    assert "region.direct" not in str(exe.explain())  # no cast in the run

@@ -14,8 +14,10 @@ from rlx.runtime.variant import run_once
 from rlx.testing.passes import NETS, graphs
 
 SEEDS = range(18)
-# have files of their own
-SPECIAL = {"depthwise-in-floats", "half-weights", "keep-channels-first", "reduce-stacks", "tabulate", "winograd"}
+SPECIAL = {  # have files of their own
+    "depthwise-in-floats", "half-weights", "keep-channels-first", "reduce-stacks", "tabulate", "weight-
+    only", "winograd",
+}
 OPTIONAL = [p.name for p in default_pipeline() if not p.required]
 
 

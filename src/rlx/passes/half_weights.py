@@ -1,23 +1,35 @@
 """Products read weights stored in half precision as they are: the cast to f32 goes into the kernel."""
 
+import numpy as np
+
 from rlx.dtypes import f32
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.passes.cleanup import prune
-from rlx.passes.stored import is_leaf, swaps_last
+from rlx.passes.stored import FEWEST, is_leaf, swaps_last
 
 _PRODUCTS = ("matmul", "fused_matmul", "conv_nhwc")
 
 
 def half_weights(graph: Graph) -> Graph:
-    """Let products and channels-last convolutions take halves as their second operand."""
+    """Let products and channels-last convolutions take halves as their second operand.
+
+    What other kernels read of constants is widened here, once.
+    """
     from rlx.ops import TABLE
 
     found = {id(n): h for n in graph.nodes if n.op.name in _PRODUCTS and (h := _half(n)) is not None}
-    if not found:
+    wide = {id(v.node) for n in graph.nodes if id(n) not in found for v in n.inputs if v is not None and _constant(v)}
+    if not found and not wide:
         return graph
     rewriter = Rewriter(graph)
     for node in graph.nodes:
         half = found.get(id(node))
+        source = node.inputs[0] if id(node) in wide else None
+        if source is not None and source.array is not None:
+            new = rewriter.graph.constant(source.array.astype(np.float32), name=node.name)
+            new.node.loc = node.loc
+            rewriter.replace(node.outputs[0], new)
+            continue
         if half is None:
             rewriter.copy(node)
             continue
@@ -32,6 +44,12 @@ def half_weights(graph: Graph) -> Graph:
         new = rewriter.emit(op, [a, rewriter.map[source], *rest], attrs, node)
         rewriter.replace(node.outputs[0], new[0])
     return prune(rewriter.finish())
+
+
+def _constant(value: Value) -> bool:
+    """Whether the value is a large constant half, widened."""
+    x = value.node.inputs[0] if value.node.op.name == "cast" and value.dtype == f32 else None
+    return x is not None and x.dtype.is_half and x.array is not None and x.array.size >= FEWEST
 
 
 def _half(node: Node) -> tuple[Value, tuple[int, ...] | None] | None:

@@ -51,7 +51,8 @@ def keep_codes(graph: Graph) -> Graph:
             arrays = (pack(w.codes, w.bits), w.scale, w.zero)
             constants[id(w)] = [None if x is None else rewriter.graph.constant(x) for x in arrays]
         a, c = rewriter.get(node.inputs[0]), rewriter.get((*node.inputs, None)[2])
-        new = rewriter.emit(TABLE["matmul_nbits"], [a, *constants[id(w)]], {"bits": w.bits, "block_size": w.block}, node)
+        at = {"bits": w.bits, "block_size": w.block}
+        new = rewriter.emit(TABLE["matmul_nbits"], [a, *constants[id(w)]], at, node)
         if c is not None:
             new = rewriter.graph.emit(TABLE["add"], [new[0], c], {}, name=f"{node.name}/bias", loc=node.loc)
         rewriter.replace(node.outputs[0], new[0])
