@@ -26,9 +26,9 @@ def half_weights(graph: Graph) -> Graph:
         half = found.get(id(node))
         source = node.inputs[0] if id(node) in wide else None
         if source is not None and source.array is not None:
-            new = rewriter.graph.constant(source.array.astype(np.float32), name=node.name)
-            new.node.loc = node.loc
-            rewriter.replace(node.outputs[0], new)
+            wider = rewriter.graph.constant(source.array.astype(np.float32), name=node.name)
+            wider.node.loc = node.loc
+            rewriter.replace(node.outputs[0], wider)
             continue
         if half is None:
             rewriter.copy(node)
