@@ -1,0 +1,228 @@
+"""The cost model: what lowering and passes assume about the processor. One table.
+
+Kernels are chosen, and work is cut, by estimates in nanoseconds on one core. The figures behind them
+are here, with defaults for each ISA level that need no tuning; `rlx tune` measures this machine and
+writes a file that is read instead, if it was made on this processor model by this version.
+
+A figure never changes what a kernel sums in which order, except `winograd_*`, which choose between two
+algorithms that agree within the tolerance of a convolution.
+"""
+
+import contextlib
+import functools
+import json
+import math
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from rlx import config
+from rlx._kernels import _cpu
+
+FORMAT = 1
+_MOST_BYTES = 1 << 16  # of a file that is looked at
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Figures of one ISA level.
+
+    Attributes
+    ----------
+    flops : float
+        f32 operations per nanosecond that the product kernels reach.
+    macs_i8 : float
+        8-bit multiply-adds per nanosecond that they reach.
+    read : float
+        Bytes per nanosecond of weights that are read once.
+    copy : float
+        Nanoseconds per byte that is read and written.
+    l2_block : float
+        Bytes of a product's second operand that are meant to stay in the second cache.
+    task_ns : float
+        A piece of a product, convolution or attention that one thread takes at a time.
+    split_ns : float
+        A call cheaper than this is not handed to a second thread.
+    winograd_channels, winograd_products, winograd_tiles : float
+        A 3x3 convolution has at least so many input and output channels, so large a product of both, and so many
+        tiles of 2x2 outputs, before transforms win.
+    """
+
+    flops: float
+    macs_i8: float
+    l2_block: float
+    read: float = 30.0
+    copy: float = 0.12
+    task_ns: float = 4_000.0
+    split_ns: float = 12_000.0
+    winograd_channels: float = 32.0
+    winograd_products: float = 1024.0
+    winograd_tiles: float = 32.0
+
+
+DEFAULTS: dict[str, Costs] = {
+    "baseline": Costs(flops=12.0, macs_i8=8.0, l2_block=384 * 1024),
+    "avx2": Costs(flops=65.0, macs_i8=30.0, l2_block=384 * 1024),
+    "avx512": Costs(flops=130.0, macs_i8=150.0, l2_block=768 * 1024),
+}
+
+# What a file may say; anything beyond is not believed.
+LIMITS: dict[str, tuple[float, float]] = {
+    "flops": (0.1, 1e5), "macs_i8": (0.1, 1e6), "l2_block": (32 * 1024, 64 << 20), "read": (0.1, 1e4),
+    "copy": (1e-4, 100.0), "task_ns": (200.0, 1e6), "split_ns": (200.0, 1e7), "winograd_channels": (4, 4096),
+    "winograd_products": (16, 1 << 24), "winograd_tiles": (1, 1 << 20),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a file gave.
+
+    Attributes
+    ----------
+    path : Path
+    costs : dict
+        By ISA level; empty when nothing was taken.
+    why : str
+        Why nothing was taken, if there is a file.
+    """
+
+    path: Path
+    costs: Mapping[str, Costs]
+    why: str = ""
+
+
+def path() -> Path:
+    """The file of this user: in `RLX_CACHE_DIR`, else `$XDG_CACHE_HOME/rlx`, else `~/.cache/rlx`."""
+    folder = config.cache_dir()
+    return folder / "tune.json"
+
+
+def processor() -> str:
+    """The name of the processor model."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                key, _, value = line.partition(":")
+                if key.strip() == "model name":
+                    return value.strip()[:200]
+    except OSError:
+        pass
+    return (platform.processor() or platform.machine())[:200]
+
+
+def _version() -> str:
+    import rlx
+
+    return rlx.__version__
+
+
+def parse(text: str) -> dict[str, Costs]:
+    """Figures of a file, strictly.
+
+    Raises
+    ------
+    ValueError
+        It is no such file, or of another machine or version, or a figure is out of its limits.
+    """
+    found = json.loads(text)
+    if not isinstance(found, dict) or set(found) != {"format", "rlx", "processor", "costs"}:
+        raise ValueError("the file must have format, rlx, processor and costs")
+    want = {"format": FORMAT, "rlx": _version(), "processor": processor()}
+    for key, value in want.items():
+        if found[key] != value:
+            raise ValueError(f"{key} must be {value!r}, got {str(found[key])[:100]!r}")
+    if not isinstance(found["costs"], dict) or not set(found["costs"]) <= set(DEFAULTS):
+        raise ValueError(f"costs must be by ISA level, {list(DEFAULTS)}")
+    return {level: _checked(level, values) for level, values in found["costs"].items()}
+
+
+def _checked(level: str, values: Any) -> Costs:
+    names = [f.name for f in fields(Costs)]
+    if not isinstance(values, dict) or set(values) != set(names):
+        raise ValueError(f"{level}: figures must be {names}")
+    for name, value in values.items():
+        low, high = LIMITS[name]
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+            raise ValueError(f"{level}: {name} must be in [{low:g}, {high:g}], got {str(value)[:40]}")
+    return Costs(**{name: float(value) for name, value in values.items()})
+
+
+@functools.cache
+def loaded() -> Loaded:
+    """The file of this machine, read once; whatever is wrong with it, there are the defaults."""
+    where = path()
+    if not config.tuned():
+        return Loaded(where, {}, "RLX_TUNED is 0")
+    try:
+        with open(where, "rb") as file:
+            raw = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError):
+        return Loaded(where, {})
+    try:
+        if len(raw) > _MOST_BYTES:
+            raise ValueError(f"it must have at most {_MOST_BYTES} bytes")
+        return Loaded(where, parse(raw.decode("utf-8")))
+    except (ValueError, RecursionError, OverflowError) as error:  # of JSON and UTF-8 too
+        return Loaded(where, {}, str(error).splitlines()[0][:200])
+
+
+def write(costs: Mapping[str, Costs]) -> Path:
+    """Write figures for this machine and version, at once or not at all; they hold from now on."""
+    where = path()
+    where.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"format": FORMAT, "rlx": _version(), "processor": processor(),
+                       "costs": {level: asdict(c) for level, c in costs.items()}}, indent=1)  # fmt: skip
+    parse(text)
+    part = where.with_name(f"{where.name}.{os.getpid()}")
+    part.write_text(text + "\n", encoding="utf-8")
+    part.replace(where)
+    loaded.cache_clear()
+    return where
+
+
+_USED: dict[str, Costs] = {}
+
+
+def level_here() -> str:
+    """The ISA level that runs unless a compilation says otherwise."""
+    wanted = config.isa()
+    return wanted if wanted in DEFAULTS else _cpu.levels()[-1]
+
+
+def of(level: str | None = None) -> Costs:
+    """Figures of an ISA level (default: the one that runs)."""
+    level = level or level_here()
+    return _USED.get(level) or loaded().costs.get(level) or DEFAULTS[level]
+
+
+@contextlib.contextmanager
+def using(level: str, **figures: float) -> Iterator[Costs]:
+    """Compile with other figures inside the block: for measuring, and for tests. Not for several threads."""
+    before = _USED.get(level)
+    _USED[level] = made = replace(of(level), **figures)
+    try:
+        yield made
+    finally:
+        if before is None:
+            del _USED[level]
+        else:
+            _USED[level] = before
+
+
+def report() -> list[str]:
+    """Lines for people: where the figures come from, and those of the level that runs."""
+    level = level_here()
+    file = loaded()
+    source = f"tuned, {file.path}" if level in file.costs else "defaults"
+    if file.why:
+        source += f" ({file.path.name} not used: {file.why})"
+    values = asdict(of(level))
+    return [source, ", ".join(f"{k} {_short(v)}" for k, v in values.items())]
+
+
+def _short(value: float) -> str:
+    return f"{int(value)}" if math.isclose(value, round(value)) else f"{value:.3g}"
