@@ -1,5 +1,9 @@
 """Shared fixtures."""
 
+import os
+
+os.environ["RLX_TUNED"] = "0"  # figures of the machine that runs the tests change no test
+
 import numpy as np
 import pytest
 

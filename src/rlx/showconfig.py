@@ -10,6 +10,7 @@ def show_config() -> None:
     import scipy
 
     import rlx
+    from rlx import costs
     from rlx.options import available_cpus, default_threads
     from rlx.runtime import kernels
 
@@ -23,4 +24,7 @@ def show_config() -> None:
     for level, n in by_level.items():
         print(f"             {level}: {n} kernels")
     print(f"  threads  {default_threads()} of {available_cpus()} processors")
+    source, figures = costs.report()
+    print(f"  costs    {source}")
+    print(f"             {figures}")
     print(f"  numpy {numpy.__version__}, scipy {scipy.__version__}, ml_dtypes {ml_dtypes.__version__}")

@@ -59,6 +59,14 @@ cdef extern from "state.h" nogil:
 
 # A thunk cheaper than this is not worth a hand-over to another thread.
 cdef int64_t SPLIT_NS = 12_000
+
+
+def set_split_ns(int64_t ns):
+    """Set how much estimated work is worth a hand-over, for all programs that are made from now on."""
+    global SPLIT_NS
+    SPLIT_NS = ns
+
+
 # How much estimated work may pass between two looks at pending signals.
 cdef int64_t SIGNAL_NS = 50_000_000
 

@@ -1,4 +1,4 @@
-"""The command line: ``rlx run|inspect|bench MODEL``, ``rlx config``.
+"""The command line: ``rlx run|inspect|bench MODEL``, ``rlx tune``, ``rlx config``.
 
 Every command loads a model, makes its inputs and prints a report; what it prints
 comes from the library's own reports.
@@ -15,7 +15,7 @@ from rlx.errors import RlxError
 
 
 def _parser() -> argparse.ArgumentParser:
-    from rlx.cli import bench, inspect, run
+    from rlx.cli import bench, inspect, measure, run
 
     parser = argparse.ArgumentParser(prog="rlx", description="Run, look into and time models on the CPU.")
     parser.add_argument("--version", action="version", version=f"rlx {rlx.__version__}")
@@ -48,6 +48,15 @@ def _parser() -> argparse.ArgumentParser:
     time.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page with the roofline")
     time.add_argument("--full", action="store_true", help="print every node, not the dearest alone")
     time.set_defaults(call=bench.bench)
+
+    tune = commands.add_parser("tune", help="measure the cost model on this machine", description=measure.__doc__)
+    tune.add_argument("-s", "--seconds", type=float, default=0.2, metavar="S",
+                      help="time of each comparison, of about thirty (default: 0.2)")
+    tune.add_argument("-n", "--dry-run", action="store_true", help="measure and print, write nothing")
+    tune.add_argument("--reset", action="store_true", help="delete what was measured before, and leave")
+    tune.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    tune.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    tune.set_defaults(call=measure.tune)
 
     config = commands.add_parser("config", help="print what runs on this machine")
     config.set_defaults(call=lambda _: rlx.show_config())

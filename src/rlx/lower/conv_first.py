@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rlx import costs
 from rlx.lower import gemm, gemm_conv
 from rlx.lower.gemm import Plan, Step
 from rlx.lower.gemm_conv import ConvShape
@@ -44,8 +45,8 @@ def plan_conv(
     s = flat(s)
     direct = is_direct(s, lanes)
     pixels, items = math.prod(s.out), s.batch * s.groups
-    cost = items * 2.0 * max(s.oc, 4) * pixels * (s.depth + 8) / gemm.FLOPS_PER_NS[isa] + 200
-    tasks = int(min(16, max(1, cost / gemm.TASK_NS)))
+    cost = items * 2.0 * max(s.oc, 4) * pixels * (s.depth + 8) / costs.of(isa).flops + 200
+    tasks = int(min(16, max(1, cost / gemm.task_ns())))
     mc = nc = kc = 1
     if direct:
         width = -(-s.out[2] // lanes) * lanes
@@ -59,7 +60,7 @@ def plan_conv(
         lines = nc * s.strides[1] + fixed
         work = width + s.c * s.kernel[0] * lines * s.strides[2] * length + mr * (s.depth + 1)
         extent = items * s.out[0] * -(-s.out[1] // nc)
-        grain = max(1, int(extent * gemm.TASK_NS / cost))
+        grain = max(1, int(extent * gemm.task_ns() / cost))
     else:
         taps = math.prod(s.kernel)
         channels = max(1, gemm.MAX_KC // taps)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx import costs
 from rlx.lower.program import AttrItem, AttrValue, EwRef
 from rlx.runtime import kernels
 
@@ -16,12 +17,7 @@ EPI_UNARY, EPI_ROW, EPI_FULL, EPI_SAME, EPI_SWAP = 0, 1, 2, 3, 8
 
 ITEM_SIZE = {"f32": 4, "f64": 8}
 _VECTOR_BYTES = {"baseline": 16, "avx2": 32, "avx512": 64}
-FLOPS_PER_NS = {"baseline": 12.0, "avx2": 65.0, "avx512": 130.0}  # f32
-_BYTES_PER_NS = 30.0
 MAX_KC = 384
-# Bytes of B that are meant to stay in the second cache; processors without AVX-512 have less.
-L2_BLOCK = {14: 768 * 1024, 6: 384 * 1024}
-TASK_NS = 4000.0
 
 
 @dataclass(frozen=True)
@@ -154,11 +150,21 @@ def tail_attrs(
     }
 
 
+def l2_block(mr: int) -> int:
+    """Bytes of B that are meant to stay in the second cache, by the rows of the tallest micro-kernel."""
+    return int(costs.of("avx512" if mr == 14 else "avx2").l2_block)
+
+
+def task_ns() -> float:
+    """Nanoseconds of the pieces that a thread takes at a time."""
+    return costs.of().task_ns
+
+
 def gemm_cost(m: int, n: int, k: int, batch: int, dtype: str, level: str) -> float:
     """Nanoseconds on one core: arithmetic or the read of B, whichever takes longer."""
     size = ITEM_SIZE[dtype]
     flops = 2.0 * m * n * k * size / 4
-    return batch * max(flops / FLOPS_PER_NS[level], size * n * k / _BYTES_PER_NS) + 60
+    return batch * max(flops / costs.of(level).flops, size * n * k / costs.of(level).read) + 60
 
 
 def k_block(k: int) -> int:
@@ -178,16 +184,17 @@ def gemm_blocks(
 ) -> tuple[int, int, int]:  # fmt: skip
     """Rows, columns and depth (mc, nc, kc) of a task; only kc influences the bits."""
     kc = kc or k_block(k)
-    want = int(min(16, max(1, cost / TASK_NS)))
+    l2 = l2_block(mr)
+    want = int(min(16, max(1, cost / task_ns())))
     tiles = max(1, -(-m // mr))
     rows = max(1, -(-m // tiles))
     unit = (8 if m <= 3 else 4 if m <= 6 and mr > 6 else 6) * nr
     # Columns of B that stay in the second cache: through all of K, where that is wide enough for
     # A to be read seldom, else for one pass.
-    column = size * (k if 2 * unit * k * size <= L2_BLOCK[mr] else kc)
-    nc = min(split(n, -(-n * column // L2_BLOCK[mr]), unit), -(-n // nr) * nr) or nr
+    column = size * (k if 2 * unit * k * size <= l2 else kc)
+    nc = min(split(n, -(-n * column // l2), unit), -(-n // nr) * nr) or nr
     n_blocks = max(1, -(-n // nc))
-    resident = k * nc * size <= L2_BLOCK[mr] * 5 // 4
+    resident = k * nc * size <= l2 * 5 // 4
     # B comes from afar, or is packed by every task: then many rows must share it.
     fewest = -(-224 // mr) if unpacked else 1 if resident else -(-112 // mr)
     most = -(-896 // mr) if k <= kc else -(-224 // mr)
@@ -303,8 +310,8 @@ def plan_matvec(
     name = f"matvec.{dtype}"
     isa = level_of(name, level)
     items = math.prod(dim[0] for dim in batch)
-    cost = items * m * k * ITEM_SIZE[dtype] / _BYTES_PER_NS + 60
-    blocks = int(min(16, max(1, cost / TASK_NS)))
+    cost = items * m * k * ITEM_SIZE[dtype] / costs.of(level).read + 60
+    blocks = int(min(16, max(1, cost / task_ns())))
     mc = split(m, -(-blocks // max(1, items)), 8)
     attrs: dict[str, AttrValue] = {
         "M": m,

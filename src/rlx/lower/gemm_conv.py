@@ -4,17 +4,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rlx import costs
 from rlx.lower.gemm import (
-    FLOPS_PER_NS,
     ITEM_SIZE,
-    L2_BLOCK,
     MAX_KC,
-    TASK_NS,
     Plan,
     Step,
     gemm_blocks,
     gemm_cost,
     k_block,
+    l2_block,
     level_of,
     packed_bytes,
     panel,
@@ -22,6 +21,7 @@ from rlx.lower.gemm import (
     plan_pack,
     split,
     tail_attrs,
+    task_ns,
 )
 from rlx.lower.program import AttrValue
 
@@ -177,7 +177,7 @@ def plan_conv(
     mr, nr = panel(dtype, level)
     cost = 1.1 * gemm_cost(s.rows, max(s.oc, nr), s.depth, s.groups, dtype, isa)
     mc, nc, kc = gemm_blocks(
-        s.rows, s.oc, s.depth, s.groups, mr=mr, nr=nr, size=size, cost=min(cost, 8 * TASK_NS),
+        s.rows, s.oc, s.depth, s.groups, mr=mr, nr=nr, size=size, cost=min(cost, 8 * task_ns()),
         kc=conv_k_block(s, ldi),
     )  # fmt: skip
     if s.out[2] < mc and 3 * s.out[2] >= 2 * mr * -(-s.out[2] // mr):
@@ -220,9 +220,9 @@ def plan_depthwise(
         **tail_attrs(size, work, clamp, steps, out_size),
     }
     channels = s.groups * s.oc
-    cost = s.rows * channels * size / 4 * (2.0 * s.depth / (0.4 * FLOPS_PER_NS[isa]) + 0.1)
+    cost = s.rows * channels * size / 4 * (2.0 * s.depth / (0.4 * costs.of(isa).flops) + 0.1)
     extent = s.batch * s.out[0] * s.out[1]
-    grain = max(1, int(extent * TASK_NS / max(1.0, cost)))
+    grain = max(1, int(extent * task_ns() / max(1.0, cost)))
     return Plan(name, attrs, extent, grain if grain < extent else 0, work, int(cost) + 60)
 
 
@@ -320,8 +320,8 @@ def plan_conv_transpose(
     rows = s.batch * s.out[0] * s.out[1] * width
     cost = phases * gemm_cost(-(-rows // phases), max(oc, nr), depth, s.groups, dtype, isa)
     kc = k_block(s.depth // merge)
-    nc = max(nr, oc if merge > 1 else split(oc, -(-oc * kc * size // L2_BLOCK[mr]), nr))
-    tasks = int(min(16, max(1, cost / TASK_NS)))
+    nc = max(nr, oc if merge > 1 else split(oc, -(-oc * kc * size // l2_block(mr)), nr))
+    tasks = int(min(16, max(1, cost / task_ns())))
     mc = max(mr, -(-rows // tasks))
     narrow = out_size is not None and out_size != size
     work = mr * ((kc + 2 * nr - 1) // nr * nr) + (mc * nc if narrow else 0)

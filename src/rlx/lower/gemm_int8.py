@@ -4,16 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx import costs
 from rlx.lower import gemm, gemm_conv
 from rlx.lower.gemm import Plan, Step
 from rlx.lower.gemm_conv import ConvShape
 from rlx.lower.program import AttrValue
 
 OUT_I32, OUT_F32, OUT_U8, OUT_I8 = 0, 1, 2, 3
-_MACS_PER_NS = {"baseline": 8.0, "avx2": 30.0, "avx512": 150.0}
 _GROUP = {"baseline": 2, "avx2": 2, "avx512": 4}
 _TERM_BYTES = {"baseline": 2, "avx2": 2, "avx512": 1}
-_TASK_NS = 4000.0
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,8 @@ def plan_pack(
 def _blocks(m: int, n: int, k: int, items: int, isa: str, mr: int, nr: int) -> tuple[int, int, int]:
     """Rows and columns of a task, and the cost of everything in ns."""
     macs = items * m * max(n, nr) * k
-    cost = int(max(macs / _MACS_PER_NS[isa], items * n * k / 30.0)) + 80
-    want = int(min(16, max(1, cost / _TASK_NS)))
+    cost = int(max(macs / costs.of(isa).macs_i8, items * n * k / costs.of(isa).read)) + 80
+    want = int(min(16, max(1, cost / gemm.task_ns())))
     tiles = max(1, -(-m // mr))
     rows = max(1, -(-m // tiles))
     nc = max(nr, min(-(-n // nr) * nr, 64 * nr))
@@ -235,7 +234,7 @@ def plan_depthwise(
     }
     cost = int(s.rows * s.groups * s.depth / (4.0 if isa == "baseline" else 16.0)) + 60
     extent = s.batch * s.out[1]
-    grain = max(1, int(extent * _TASK_NS / cost))
+    grain = max(1, int(extent * gemm.task_ns() / cost))
     return Plan(
         "conv_depthwise.int8@nhwc", attrs, extent, grain if grain < extent else 0, work, cost
     )

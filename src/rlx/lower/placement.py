@@ -6,6 +6,7 @@ import struct
 
 import numpy as np
 
+from rlx import costs
 from rlx.dtypes import DType
 from rlx.ir.graph import Node
 from rlx.ir.types import normal_axes, normal_axis
@@ -18,7 +19,7 @@ PAD_MODES = {"constant": 0, "edge": 1, "reflect": 2, "wrap": 3}
 
 def copy_cost(nbytes: int) -> float:
     """Nanoseconds of moving that many bytes once."""
-    return nbytes * 0.12 + 20
+    return nbytes * costs.of().copy + 20
 
 
 @lowering("pad")

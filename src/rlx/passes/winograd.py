@@ -7,15 +7,11 @@ few ulp of the largest terms of its 4x4 tile. Infinities and NaN stay where the 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlx import costs
 from rlx.dtypes import f32
 from rlx.ir.graph import CONSTANT, PARAM, Graph, Node, Rewriter
 from rlx.ir.types import static_shape
 from rlx.ops.conv import geometry
-
-# Measured: below these the transforms cost what they save.
-_FEWEST_CHANNELS = 32
-_FEWEST_PRODUCTS = 32 * 32  # input times output channels
-_FEWEST_TILES = 32  # of 2x2 outputs
 
 
 def use_winograd(graph: Graph) -> Graph:
@@ -53,4 +49,9 @@ def takes(weights: Sequence[int], at: Mapping[str, Any], pixels: Sequence[int]) 
         return False
     batch, height, width = pixels
     tiles = batch * -(-height // 2) * -(-width // 2)
-    return min(c, oc) >= _FEWEST_CHANNELS and c * oc >= _FEWEST_PRODUCTS and tiles >= _FEWEST_TILES
+    least = costs.of()  # below these the transforms cost what they save
+    return (
+        min(c, oc) >= least.winograd_channels
+        and c * oc >= least.winograd_products
+        and tiles >= least.winograd_tiles
+    )

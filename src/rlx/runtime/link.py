@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rlx import costs
 from rlx._kernels import _interp
 from rlx.errors import LoweringError
 from rlx.lower.program import AttrItem, AttrValue, BodyRef, EwRef, Program
@@ -57,8 +58,9 @@ def link(program: Program, table: KernelTable, keep: list[object] | None = None)
     LoweringError
         A kernel does not exist or its attributes do not fit its layout.
     """
+    _interp.set_split_ns(int(costs.of(table.level).split_ns))
     kept: list[object] = keep if keep is not None else []
-    fns, extents, grains, phases, nodes, costs = [], [], [], [], [], []
+    fns, extents, grains, phases, nodes, estimates = [], [], [], [], [], []
     words: list[int] = []
     starts: list[int] = []
     slots: list[int] = []
@@ -89,7 +91,7 @@ def link(program: Program, table: KernelTable, keep: list[object] | None = None)
         grains.append(call.grain)
         phases.append(call.phases)
         nodes.append(call.node)
-        costs.append(call.cost)
+        estimates.append(call.cost)
         for arg in call.args:
             slots.append(-1 if arg is None else arg.operand.buffer.slot)
             offsets.append(0 if arg is None else arg.operand.buffer.offset + arg.operand.offset)
@@ -99,7 +101,7 @@ def link(program: Program, table: KernelTable, keep: list[object] | None = None)
         return np.array(values, np.int64)
 
     return _interp.Program(
-        ints(fns), ints(extents), ints(grains), ints(phases), ints(nodes), ints(costs), ints(words), ints(starts),
+        ints(fns), ints(extents), ints(grains), ints(phases), ints(nodes), ints(estimates), ints(words), ints(starts),
         ints(slots), ints(offsets), ints(arg_starts), program.n_slots, kept,
     )
 
