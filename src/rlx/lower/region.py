@@ -1,6 +1,7 @@
 """Elementwise nodes, alone or fused, to region programs (see _kernels/isa/region.c)."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ MAX_REGS = 64
 # Ops whose micro-kernel has another name or operand than <op>.<dtype of a>.
 _LOGICAL = {"logical_and": "and.bool", "logical_or": "or.bool", "logical_xor": "xor.bool",
             "logical_not": "not.bool"}
+# Two of these in a row are one step: _kernels/isa/ew_pairs.c.
+_PAIRED = ("add", "sub", "mul")
 # On integers these change nothing.
 INTEGER_IDENTITY = {"floor", "ceil", "round", "trunc"}
 
@@ -196,18 +199,29 @@ def _steps(
 ) -> tuple[list[AttrItem], list[AttrItem]]:
     """Steps of the nodes; temporaries are reused after their last reader."""
     last: dict[Value, int] = {}
+    leaving = {id(v) for v in results}
+    firsts = _pairs(nodes, leaving)
     for i, node in enumerate(nodes):
         for v in node.inputs:
             if v is not None:
                 last[v] = i
-    leaving = {id(v) for v in results}
+                if v in firsts:
+                    last |= {operand: i for operand in firsts[v].inputs if operand is not None}
     free: dict[int, list[int]] = {}
     steps: list[AttrItem] = []
     params: list[AttrItem] = []
     for i, node in enumerate(nodes):
         out = node.outputs[0]
-        operands = [at[v] for v in node.inputs if v is not None]
-        for v in {id(v): v for v in node.inputs if v is not None}.values():
+        if out in firsts:
+            continue
+        kernel, read = micro_kernel(node), [v for v in node.inputs if v is not None]
+        first = next((v for v in read if v in firsts), None)
+        if first is not None:
+            second = f"r{node.op.name}" if read[0] is not first and node.op.name == "sub" else node.op.name
+            kernel = f"{firsts[first].op.name}_{second}.{out.dtype.name}"
+            read = [*(v for v in firsts[first].inputs if v is not None), *(v for v in read if v is not first)]
+        operands = [at[v] for v in read]
+        for v in {id(v): v for v in read}.values():
             reg = regs[at[v]]
             if last[v] == i and reg.kind == TEMP and id(v) not in leaving:
                 free.setdefault(reg.itemsize, []).append(at[v])
@@ -219,9 +233,26 @@ def _steps(
                 at[out] = len(regs)
                 regs.append(_Reg(TEMP, out.dtype.itemsize))
         operands += [-1] * (3 - len(operands))
-        steps += [EwRef(micro_kernel(node)), at[out], *operands, len(params)]
+        steps += [EwRef(kernel), at[out], *operands, len(params)]
         params += parameters(node)
     return steps, params
+
+
+def _pairs(nodes: Sequence[Node], leaving: set[int]) -> dict[Value, Node]:
+    """Results that one sum, difference or product alone reads, once: it runs as one step with their node."""
+    reads = Counter(id(v) for n in nodes for v in n.inputs if v is not None)
+    found: dict[Value, Node] = {}
+    for node in nodes:
+        if node.op.name not in _PAIRED or node.outputs[0].dtype not in (dtypes.f32, dtypes.f64):
+            continue
+        for v in node.inputs:
+            if v is None or reads[id(v)] != 1 or id(v) in leaving:
+                continue
+            first = v.node
+            if first.op.name in _PAIRED and first in nodes and not any(o in found for o in first.inputs):
+                found[v] = first
+                break
+    return found
 
 
 def _inplace(regs: list[_Reg], steps: list[AttrItem], n_inputs: int, n_results: int) -> list[tuple[int, int]]:

@@ -1,11 +1,12 @@
 """Dead code, common subexpressions, constant folding, safe identities."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from rlx.dtypes import f32
+from rlx.dtypes import f32, f64
 from rlx.errors import ExecutionError
 from rlx.ir.graph import CONSTANT, INPUT, PARAM, Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array, OpDef
@@ -277,7 +278,7 @@ def _uniform(v: Value | None) -> float | int | bool | None:
 
 def simplify(graph: Graph) -> Graph:
     """IEEE-safe identities: x*1, x/1, x-0, casts and views that change nothing, double negation,
-    transposes of transposes, reshapes of reshapes. Never x*0 or x+0.0 of floats."""
+    transposes of transposes, reshapes of reshapes, limits that are clips. Never x*0 or x+0.0 of floats."""
     if not any(_simplify(_DRY, node) for node in graph.nodes if node.inputs):
         return graph
     rewriter = Rewriter(graph)
@@ -328,6 +329,34 @@ def _gather_of_range(r: Rewriter, node: Node, x: Value) -> bool:
     return True
 
 
+def _limit(r: Rewriter, node: Node, x: Value) -> bool:
+    """The larger or smaller of x and a number is a clip (not of 0, whose sign counts); a clip of a clip is one."""
+    from rlx.ops import TABLE
+
+    out, lo, hi = node.outputs[0], -math.inf, math.inf
+    if out.dtype not in (f32, f64):
+        return False
+    if node.op.name == "clip":
+        lo, hi = node.attrs["lo"], node.attrs["hi"]
+        before = x.node
+        if before.op.name != "clip" or not (before.attrs["lo"] <= before.attrs["hi"] and lo <= hi):
+            return False
+        assert before.inputs[0] is not None
+        x = before.inputs[0]
+        lo, hi = (min(max(before.attrs[side], lo), hi) for side in ("lo", "hi"))
+    else:
+        y = r.get(node.inputs[1])
+        limit = _uniform(y)
+        if limit is None:
+            x, y = y, x  # type: ignore[assignment]
+            limit = _uniform(y)
+        if limit is None or x is None or x.type != out.type or math.isnan(limit) or limit == 0:
+            return False
+        lo, hi = (float(limit), hi) if node.op.name == "max" else (lo, float(limit))
+    r.replace(out, r.emit(TABLE["clip"], [x], {"lo": lo, "hi": hi}, node)[0])
+    return True
+
+
 def _simplify(r: Rewriter, node: Node) -> bool:
     name, out = node.op.name, node.outputs[0]
     x = r.get(node.inputs[0]) if node.inputs else None
@@ -357,6 +386,8 @@ def _simplify(r: Rewriter, node: Node) -> bool:
         return False
     if name == "gather":
         return _gather_of_range(r, node, x)
+    if name in ("max", "min", "clip"):
+        return _limit(r, node, x)
     if name == "neg" and x.node.op.name == "neg" and x.node.inputs[0] is not None:
         r.replace(out, x.node.inputs[0])
         return True

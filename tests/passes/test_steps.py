@@ -1,0 +1,94 @@
+"""Steps of elementwise regions: pairs in one step, limits as clips; the bits are those of single ops."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx import ops
+
+ODD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-42, 3e38, -1.5]
+NAMES = ("add", "sub", "mul")
+
+
+def data(n: int, dtype: str, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(n).astype(dtype)
+    x[rng.integers(0, n, 3 * len(ODD))] = np.array(ODD * 3, dtype)
+    return x
+
+
+def run(build, arrays, **options):
+    g = rlx.Graph("g")
+    result = build(*(g.input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)))
+    for i, v in enumerate(result if isinstance(result, tuple) else (result,)):
+        g.output(f"y{i}", v)
+    exe = rlx.compile(g, rlx.CompileOptions(threads=1, check=True, poison=True, **options))
+    feeds = {f"x{i}": a for i, a in enumerate(arrays)}
+    return exe, [exe.run(feeds)[f"y{i}"] for i in range(len(g.outputs))]
+
+
+def same(build, arrays):
+    exe, got = run(build, arrays)
+    _, want = run(build, arrays, optimize=False)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert (np.signbit(a) == np.signbit(b))[~np.isnan(a)].all()
+    return exe
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(NAMES, NAMES)))
+def test_two_operations_in_one_step_round_twice(first: str, second: str, dtype: str) -> None:
+    arrays = [data(1003, dtype, i) for i in range(3)]
+    one, two = getattr(ops, first), getattr(ops, second)
+    same(lambda x, y, z: two(one(x, y), z), arrays)
+    same(lambda x, y, z: two(z, one(x, y)), arrays)
+    same(lambda x, y, z: ops.abs(two(one(x, y), ops.sqrt(ops.abs(z)))), arrays)
+
+
+def test_a_value_with_two_readers_or_that_leaves_stays_a_step_of_its_own() -> None:
+    arrays = [data(777, "f4", i) for i in range(3)]
+
+    def net(x, y, z):
+        a = x * y
+        b = a + z
+        c = b - x
+        return c * c, b, (a - y) * z
+
+    same(net, arrays)
+
+
+def test_long_chains_and_broadcast_operands() -> None:
+    arrays = [data(60, "f4", 1).reshape(4, 15), data(15, "f4", 2), data(4, "f4", 3).reshape(4, 1)]
+
+    def net(x, row, column):
+        y = x
+        for _ in range(4):
+            y = (y * row + column) - (x - row) * column
+        return y * 0.5 + 1.0
+
+    same(net, arrays)
+
+
+def test_far_operands_are_read_once_each() -> None:
+    arrays = [np.arange(1 << 19, dtype=np.float32), np.ones(1 << 19, np.float32)]
+    _, (got,) = run(lambda x, y: ops.abs(x * y + y) - x, arrays)
+    np.testing.assert_array_equal(got, np.abs(arrays[0] + 1) - arrays[0])
+
+
+@pytest.mark.parametrize("limits", [(-4.0, 4.0), (0.0, 1.0), (-0.0, 2.0), (3.0, -3.0), (0.1, np.inf)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_limits_are_clips(limits: tuple[float, float], dtype: str) -> None:
+    x = data(999, dtype, 5)
+    lo, hi = (np.asarray(v, dtype) for v in limits)
+    exe = same(lambda v: ops.max(ops.min(v * 2.0, hi), lo), [x])
+    same(lambda v: ops.min(hi, ops.max(lo, v * 2.0)), [x])
+    same(lambda v: ops.clip(ops.clip(v * 2.0, lo=limits[0], hi=limits[1]), lo=-1.0, hi=1.0), [x])
+    assert exe.explain().kernels == {"region.ew": 1}
+
+
+def test_max_with_nan_stays_a_max() -> None:
+    exe = same(lambda v: ops.max(v, np.float32(np.nan)), [data(99, "f4", 6)])
+    assert exe.explain().kernels == {"region.ew": 1}
