@@ -10,9 +10,9 @@ import numpy.typing as npt
 from rlx.errors import GraphError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DType:
-    """An element type.
+    """An element type; there is one object of each.
 
     Attributes
     ----------
@@ -36,6 +36,9 @@ class DType:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> Any:
+        return as_dtype, (self.name,)
 
     @property
     def is_float(self) -> bool:

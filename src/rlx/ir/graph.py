@@ -72,6 +72,12 @@ class Node:
         args = ", ".join("-" if v is None else v.name for v in self.inputs)
         return f"<{self.name} = {self.op.name}({args})>"
 
+    def dismantle(self) -> None:
+        """Let go of operands, results and their arrays: of a node that is in no graph any more."""
+        for value in self.outputs:
+            value.release()
+        self.inputs = self.outputs = ()
+
     @property
     def place(self) -> str:
         """Name, op and location, for errors."""
@@ -399,12 +405,19 @@ class Graph:
         A dynamic op's rule names the sizes that only a run can tell `unbacked...`;
         here they get names of their own, or those in `fresh`.
         """
-        op.check_arity(len(inputs))
+        given = len(inputs)
+        if given < op.n_required or given > op.n_fixed:
+            op.check_arity(given)
         normal = op.normal_attrs(attrs)
-        inputs = [*inputs, *[None] * (op.n_fixed - len(inputs))]
-        types = [None if v is None else v.type for v in inputs]
-        for i, t in enumerate(types):
-            if t is None and (i < op.n_required or (i >= op.n_fixed and not op.internal)):
+        if given < op.n_fixed:
+            inputs = [*inputs, *[None] * (op.n_fixed - given)]
+        types: list[TensorType | None] = []
+        for i, v in enumerate(inputs):
+            if v is not None:
+                types.append(v.type)
+                continue
+            types.append(None)
+            if i < op.n_required or (i >= op.n_fixed and not op.internal):
                 which = op.inputs[min(i, op.n_fixed)]
                 raise TypeRuleError(f"{op.name}: operand {which!r} must be given, got None")
         try:
@@ -412,12 +425,14 @@ class Graph:
         except TypeRuleError as error:
             label = f" (node {name!r})" if name else ""
             raise type(error)(f"{error}{label}") from None
+        first = types[0] if types else None
         for t in result:
-            check_size(t, op.name)
+            if t is not first:
+                check_size(t, op.name)
         if loc is None:
             loc = _caller() if self.track_source else ""
         node = Node(op, tuple(inputs), normal, self.unique_name(name or op.name), loc)
-        if op.has("dynamic"):
+        if "dynamic" in op.traits:
             result, node.fresh = self._name_fresh(result, fresh)
         return self._add(node, result)
 
@@ -475,9 +490,7 @@ class Graph:
     def dismantle(self) -> None:
         """Take the graph apart, so that it is freed at once and does not wait for the collector: graphs are cyclic."""
         for node in self.nodes:
-            for value in node.outputs:
-                value.release()
-            node.inputs = node.outputs = ()
+            node.dismantle()
         self.nodes, self.inputs, self.params, self.outputs = [], [], [], {}
 
     def __len__(self) -> int:

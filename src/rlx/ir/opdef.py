@@ -3,6 +3,7 @@
 `OpDef` objects are callables: ``ops.tanh(x)`` emits a node into x's graph.
 """
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,8 @@ _REQUIRED: Any = object()
 
 
 def _as_int(value: Any) -> int:
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError
     if not -(2**63) <= value < 2**63:
@@ -35,10 +38,12 @@ def _as_int(value: Any) -> int:
 def _as_ints(value: Any) -> tuple[int, ...]:
     if isinstance(value, (int, np.integer)):
         return (_as_int(value),)
-    return tuple(_as_int(v) for v in value)
+    return tuple([_as_int(v) for v in value])
 
 
 def _as_float(value: Any) -> float:
+    if type(value) is float:
+        return value
     if isinstance(value, (str, bytes)):
         raise TypeError
     return float(value)
@@ -63,7 +68,7 @@ def _as_str(value: Any) -> str:
 def _as_dims(value: Any) -> tuple[Any, ...]:
     from rlx.ir.dims import as_dim
 
-    return tuple(as_dim(v) if not isinstance(v, int) or v >= 0 else v for v in value)
+    return tuple([v if type(v) is int else as_dim(v) if not isinstance(v, int) or v >= 0 else v for v in value])
 
 
 _CONVERT: dict[str, Callable[[Any], Any]] = {
@@ -77,6 +82,20 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
     "dims": _as_dims,
     "any": lambda value: value.item() if isinstance(value, np.generic) else value,
 }
+
+
+class NormalAttrs(dict[str, Any]):
+    """Attributes of an op in their normal form."""
+
+    __slots__ = ("op",)
+    op: "OpDef"
+
+
+@functools.cache
+def _value_type() -> Any:
+    from rlx.ir.graph import Value
+
+    return Value
 
 
 @dataclass(frozen=True)
@@ -275,11 +294,14 @@ class OpDef:
         GraphError
             An attribute is unknown, missing or of the wrong kind.
         """
+        if type(attrs) is NormalAttrs and attrs.op is self:
+            return attrs
         known = self._attr_map
         for name in attrs:
             if name not in known:
                 raise GraphError(f"{self.name}: attributes must be {list(known)}, got {name!r}")
-        result = {}
+        result = NormalAttrs()
+        result.op = self
         for name, attr in known.items():
             if name in attrs:
                 result[name] = attr.convert(self.name, attrs[name])
@@ -311,24 +333,27 @@ class OpDef:
         GraphError, TypeRuleError
             The call breaks the op's rules.
         """
-        from rlx.ir.graph import Value
-
+        value = _value_type()
         if self.is_variadic and len(inputs) == self.n_fixed + 1:
             last = inputs[-1]
             if isinstance(last, (list, tuple)):
                 inputs = (*inputs[:-1], *last)
-        owner = graph
+        owner, dtype = graph, None
         for item in inputs:
-            if isinstance(item, Value):
-                owner = owner or item.graph
+            if isinstance(item, value):
+                if owner is None:
+                    owner = item.graph
+                if dtype is None:
+                    dtype = item.type.dtype
         if owner is None:
             raise GraphError(
                 f"{self.name}: an operand must be a Value of a graph, got {[type(i).__name__ for i in inputs]}"
                 "\nhint: pass graph=... for an op without operands"
             )
-        dtype = next((i.dtype for i in inputs if isinstance(i, Value)), None)
         values = [
-            None if item is None else owner.as_value(item, dtype, self.name) for item in inputs
+            item if item is None or (isinstance(item, value) and item.graph is owner)
+            else owner.as_value(item, dtype, self.name)
+            for item in inputs
         ]
         outputs = owner.emit(self, values, attrs, name=name)
         return outputs[0] if len(outputs) == 1 else outputs

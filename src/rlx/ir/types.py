@@ -1,7 +1,6 @@
 """What a value is: an element type and a shape whose sizes may be symbolic."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from rlx.dtypes import DType
@@ -16,12 +15,24 @@ MAX_RANK = 64
 MAX_BYTES = 2**60
 
 
-@dataclass(frozen=True)
 class TensorType:
-    """Element type and shape of a value. Prints as ``f32[2, n, 8]``."""
+    """Element type and shape of a value. Prints as ``f32[2, n, 8]``. Not to be changed once it is made."""
 
-    dtype: DType
-    shape: Shape
+    __slots__ = ("dtype", "shape")  # made by the thousand while compiling: a frozen dataclass takes three times as long
+
+    def __init__(self, dtype: DType, shape: Shape) -> None:
+        self.dtype = dtype
+        self.shape = shape
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, TensorType):
+            return NotImplemented
+        return self.dtype is other.dtype and self.shape == other.shape
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape))
 
     @staticmethod
     def of(dtype: DType, shape: Iterable[DimLike]) -> "TensorType":
@@ -41,7 +52,10 @@ class TensorType:
     @property
     def is_static(self) -> bool:
         """Whether every size is a number."""
-        return all(isinstance(d, int) for d in self.shape)
+        for d in self.shape:  # noqa: SIM110 (asked of every value many times)
+            if not isinstance(d, int):
+                return False
+        return True
 
     def symbols(self) -> set[str]:
         """Names of the sizes in the shape that are not numbers."""
@@ -82,7 +96,8 @@ def check_size(t: TensorType, what: str) -> None:
         if isinstance(d, int):
             if d < 0:
                 raise TypeRuleError(f"{what}: sizes must be >= 0, got {t}")
-            nbytes *= max(d, 1)
+            if d:
+                nbytes *= d
     if nbytes >= MAX_BYTES:
         raise SizeError(f"{what}: a tensor must have less than 2**60 bytes, got {t}")
 
@@ -98,7 +113,7 @@ def static_shape(shape: Sequence[AnyDim], what: str) -> tuple[int, ...]:
     for d in shape:
         if not isinstance(d, int):
             raise TypeRuleError(f"{what}: every size must be a number here, got {tuple(shape)}")
-    return cast(tuple[int, ...], tuple(shape))
+    return cast(tuple[int, ...], shape if type(shape) is tuple else tuple(shape))
 
 
 def broadcast(shapes: Sequence[Shape], what: str) -> Shape:
@@ -111,6 +126,8 @@ def broadcast(shapes: Sequence[Shape], what: str) -> Shape:
     """
     if len(shapes) == 2 and shapes[0] == shapes[1]:
         return tuple(shapes[0])
+    if len(shapes) == 2 and not (shapes[0] and shapes[1]):
+        return tuple(shapes[0] or shapes[1])
     rank = max((len(s) for s in shapes), default=0)
     result: list[AnyDim] = [1] * rank
     for shape in shapes:

@@ -7,8 +7,10 @@ from typing import Any, TypeAlias
 from rlx.dtypes import DType
 from rlx.ir.opdef import Array
 
+# None of these is changed once it is made; being frozen would make making them, by the thousand, three times as long.
 
-@dataclass(frozen=True)
+
+@dataclass(slots=True, unsafe_hash=True)
 class EwRef:
     """A micro-kernel by name, inside an attribute; becomes an address when linked."""
 
@@ -62,7 +64,7 @@ class Buffer:
         return f"{self.kind}{self.index}({self.nbytes} B, {self.label})"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Operand:
     """A place inside a buffer."""
 
@@ -77,7 +79,7 @@ class Operand:
         return f"{self.buffer.kind}{self.buffer.index}+{self.offset}"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Arg:
     """An operand of a call and what the call does with it: `r`ead, `w`rite, `x` workspace."""
 
@@ -86,7 +88,7 @@ class Arg:
     nbytes: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Call:
     """One kernel call, kernels by name."""
 
@@ -101,7 +103,7 @@ class Call:
     phases: int = 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Transform:
     """A packing kernel run when a weight is set.
 
@@ -126,7 +128,7 @@ class Transform:
     first: "Transform | None" = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Weight:
     """The bytes behind a weight slot: a constant or parameter, perhaps packed.
 
@@ -139,7 +141,7 @@ class Weight:
     nbytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Port:
     """A bound input or output: name, element type, shape."""
 
@@ -148,7 +150,7 @@ class Port:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, unsafe_hash=True)
 class NodeInfo:
     """What an error says about a call's origin."""
 

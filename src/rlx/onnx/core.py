@@ -77,6 +77,8 @@ class Core(Plans):
             self.model.store = WeightStore(compiled.table, self.model.tensors.discard)
         variant = Variant(compiled, self.model.store, self.model.threads, self.name)
         variant.upload({})
+        if compiled.owned:
+            graph.dismantle()
         self.model.tensors.release_pages()
         return variant
 

@@ -46,6 +46,10 @@ class TraceGraph(Graph):
         self.transplanted: dict[Value, Value] = {}
         self._constants: dict[int, Value] = {}
 
+    def dismantle(self) -> None:
+        super().dismantle()
+        self.pure, self.capture_inputs, self.transplanted, self._constants = set(), {}, {}, {}
+
     def of_array(self, array: Array) -> Value:
         """The constant for an array, one per array object."""
         found = self._constants.get(id(array))

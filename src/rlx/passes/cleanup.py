@@ -41,24 +41,29 @@ WEIGHTED = frozenset(
 )
 
 
-def _needed(graph: Graph) -> set[int]:
-    """Nodes that an output or a state needs, by id."""
-    needed: set[int] = {id(v.node) for v in graph.outputs.values()}
+def _needed(graph: Graph) -> set[Node]:
+    """Nodes that an output or a state needs."""
+    needed = {v.node for v in graph.outputs.values()}
+    add = needed.add
     for node in reversed(graph.nodes):
-        if id(node) in needed or node.op.has("stateful"):
-            needed.add(id(node))
-            needed.update([id(v.node) for v in node.inputs if v is not None])
+        if node in needed:
+            for v in node.inputs:
+                if v is not None:
+                    add(v.node)
+        elif "stateful" in node.op.traits:
+            add(node)
+            needed.update([v.node for v in node.inputs if v is not None])
     return needed
 
 
 def eliminate_dead(graph: Graph) -> Graph:
     """Drop nodes that no output needs. Inputs and parameters stay."""
     needed = _needed(graph)
-    if all(id(n) in needed or n.op is INPUT or n.op is PARAM for n in graph.nodes):
+    if len(needed) == len(graph.nodes) or all([n in needed or n.op is INPUT or n.op is PARAM for n in graph.nodes]):
         return graph
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        if id(node) in needed or node.op is INPUT or node.op is PARAM:
+        if node in needed or node.op is INPUT or node.op is PARAM:
             rewriter.copy(node)
     return rewriter.finish()
 
@@ -66,7 +71,14 @@ def eliminate_dead(graph: Graph) -> Graph:
 def prune(graph: Graph) -> Graph:
     """`eliminate_dead` in place, for a graph that the caller has just built."""
     needed = _needed(graph)
-    graph.nodes = [n for n in graph.nodes if id(n) in needed or n.op is INPUT or n.op is PARAM]
+    if len(needed) != len(graph.nodes):
+        kept = []
+        for node in graph.nodes:
+            if node in needed or node.op is INPUT or node.op is PARAM:
+                kept.append(node)
+            else:
+                node.dismantle()
+        graph.nodes = kept
     return graph
 
 
@@ -75,13 +87,15 @@ def _attr_key(value: Any) -> Any:
         return (value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, Graph):
         return id(value)
-    return value
+    return (type(value), value) if isinstance(value, (bool, float)) else value
 
 
 def draws(node: Node) -> bool:
     """Whether a node draws random numbers, itself or in a body."""
-    bodies = [g for g in node.attrs.values() if isinstance(g, Graph)] if node.op.has("control") else []
-    return node.op.has("random") or any(draws(n) for g in bodies for n in g.nodes)
+    if "control" not in node.op.traits:
+        return "random" in node.op.traits
+    bodies = [g for g in node.attrs.values() if isinstance(g, Graph)]
+    return any(draws(n) for g in bodies for n in g.nodes)
 
 
 def merge_common(graph: Graph) -> Graph:
@@ -89,16 +103,17 @@ def merge_common(graph: Graph) -> Graph:
     seen: dict[Any, Node] = {}
     same: dict[Value, Value] = {}
     for node in graph.nodes:
-        if node.op.has("leaf"):
+        if "leaf" in node.op.traits:
             array = node.outputs[0].array
             if node.op is not CONSTANT or array is None or array.nbytes > 256:
                 continue
             key: Any = ("const", array.dtype.str, array.shape, array.tobytes())
-        elif node.op.has("stateful") or draws(node):
+        elif "stateful" in node.op.traits or draws(node):
             continue
         else:
             operands = tuple([-1 if v is None else id(same.get(v, v)) for v in node.inputs])
-            key = (node.op.name, operands, tuple([(k, _attr_key(v)) for k, v in node.attrs.items()]))
+            attrs = tuple([_attr_key(v) for v in node.attrs.values()]) if node.attrs else ()
+            key = (node.op, operands, attrs)
         first = seen.setdefault(key, node)
         if first is not node:
             same.update(zip(node.outputs, first.outputs, strict=True))
@@ -121,37 +136,38 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
     has the very bits of the run-time kernels. A part that cannot be evaluated
     (it would raise at run time) is left as it is.
     """
-    constant: set[Value] = set()
-    weights = _weights(graph)
-    packed = _packed_transposed(graph) | kept_widenings(graph)
+    constant: set[Value | None] = {None}
+    weights: set[Value] | None = None
+    packed: set[Node] = set()
+    folded: set[Node] = set()
     for node in graph.nodes:
         if node.op is CONSTANT:
             constant.add(node.outputs[0])
-        elif (
-            all(v is None or v in constant for v in node.inputs)
-            and node not in packed
-            and _foldable(node, any(v in weights for v in node.outputs))
-        ):
-            constant.update(node.outputs)
-    folded = {v for v in constant if v.node.op is not CONSTANT}
+        elif constant.issuperset(node.inputs) and "leaf" not in node.op.traits:
+            if weights is None:
+                weights = _weights(graph)
+                packed = _packed_transposed(graph) | kept_widenings(graph)
+            if node not in packed and _foldable(node, any(v in weights for v in node.outputs)):
+                constant.update(node.outputs)
+                folded.add(node)
     if not folded:
         return graph
     wanted: dict[str, Value] = {}
     for node in graph.nodes:
-        if any(v in folded for v in node.outputs):
+        if node in folded:
             continue
         for v in node.inputs:
-            if v is not None and v in folded:
+            if v is not None and v.node in folded:
                 wanted[v.name] = v
     for v in graph.outputs.values():
-        if v in folded:
+        if v.node in folded:
             wanted[v.name] = v
     part = Graph(graph.name + "/constants")
     part.track_source = False
     rewriter = Rewriter(graph)
     rewriter.graph = part
     for node in graph.nodes:
-        if any(v in constant for v in node.outputs):
+        if node.op is CONSTANT or node in folded:
             rewriter.copy(node)
     for name, v in wanted.items():
         part.output(name, rewriter.map[v])
@@ -163,7 +179,7 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
         part.dismantle()
     result = Rewriter(graph)
     for node in graph.nodes:
-        if any(v in folded for v in node.outputs):
+        if node in folded:
             for v in node.outputs:
                 if v.name in wanted:
                     new = result.graph.constant(values[v.name], name=node.name)

@@ -5,6 +5,7 @@ from rlx.ir.graph import Graph, Rewriter, Value
 
 def decompose(graph: Graph) -> Graph:
     """Expand ops that have a decomposition, until none is left."""
+    given = graph
     while any(n.op.decompose is not None for n in graph.nodes):
         rewriter = Rewriter(graph)
         for node in graph.nodes:
@@ -19,5 +20,7 @@ def decompose(graph: Graph) -> Graph:
                 made.loc = node.loc
             for old, new in zip(node.outputs, results, strict=True):
                 rewriter.replace(old, new)
-        graph = rewriter.finish()
+        made_of, graph = graph, rewriter.finish()
+        if made_of is not given:
+            made_of.dismantle()
     return graph

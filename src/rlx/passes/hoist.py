@@ -39,7 +39,10 @@ def hoist_elementwise(graph: Graph) -> Graph:
             changed = True
         else:
             rewriter.copy(node)
-    return prune(rewriter.finish()) if changed else graph
+    if not changed:
+        rewriter.graph.dismantle()
+        return graph
+    return prune(rewriter.finish())
 
 
 def _hoist(rewriter: Rewriter, node: Node, readers: Readers) -> bool:
@@ -102,7 +105,10 @@ def reduce_stacks(graph: Graph) -> Graph:
             changed = True
         else:
             rewriter.copy(node)
-    return prune(rewriter.finish()) if changed else graph
+    if not changed:
+        rewriter.graph.dismantle()
+        return graph
+    return prune(rewriter.finish())
 
 
 def _stack(rewriter: Rewriter, node: Node) -> bool:

@@ -44,7 +44,10 @@ def channels_last(graph: Graph) -> Graph:
     names = {f"{d}_nhwc" for d in DRIVERS} & set(TABLE)
     if not any(f"{n.op.name}_nhwc" in names for n in graph.nodes):
         return graph
-    return prune(_Layout(graph).run())
+    layout = _Layout(graph)
+    found = prune(layout.run())
+    layout.followers.clear()  # its methods: a cycle
+    return found
 
 
 class _Layout:

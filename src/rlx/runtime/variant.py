@@ -38,13 +38,9 @@ def collector_paused() -> Iterator[None]:
 
 
 def settle(compiled: "Compiled") -> None:
-    """Give back what compiling left over, where it is worth the time.
-
-    Called with the collector paused: what is new is all in its youngest generation.
-    """
+    """Give back what compiling left over, where it is worth the time; passes leave no cycles for the collector."""
     program = compiled.program
     if sum(w.nbytes for w in program.weights) > TRIM_BYTES or len(program.nodes) > TRIM_NODES:
-        gc.collect(0)  # graphs are cyclic
         _interp.trim()
 
 
