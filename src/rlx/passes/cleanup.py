@@ -59,7 +59,7 @@ def _needed(graph: Graph) -> set[Node]:
 def eliminate_dead(graph: Graph) -> Graph:
     """Drop nodes that no output needs. Inputs and parameters stay."""
     needed = _needed(graph)
-    if len(needed) == len(graph.nodes) or all([n in needed or n.op is INPUT or n.op is PARAM for n in graph.nodes]):
+    if len(needed) == len(graph.nodes) or all(n in needed or n.op is INPUT or n.op is PARAM for n in graph.nodes):
         return graph
     rewriter = Rewriter(graph)
     for node in graph.nodes:
