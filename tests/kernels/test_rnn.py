@@ -54,7 +54,7 @@ class Packed:
         return out
 
     def run(self, x, lens=None, h0=None, c0=None, reverse=0, flag=0, clip=0.0, acts=None,
-            alpha=None, beta=None, block=16, batch_major=False, repeat=1, **how):
+            alpha=None, beta=None, block=16, batch_major=False, repeat=1, phased=False, **how):
         seq, batch = (x.shape[1], x.shape[0]) if batch_major else x.shape[:2]
         ts, bs = (x.shape[2], seq * x.shape[2]) if batch_major else (batch * x.shape[2], x.shape[2])
         d, h = self.dirs, self.hidden
@@ -78,7 +78,8 @@ class Packed:
                  h_d=batch * h, h_b=h, s_d=batch * h, s_b=h, clip=clip,
                  acts=[ACTS[a] for a in acts], alpha=alpha or [0.0] * len(acts),
                  beta=beta or [0.0] * len(acts)),
-            extent=d * -(-batch // block), level=self.level, repeat=repeat, **how)
+            extent=d * -(-batch // block) * (self.panels * (seq + 2) if phased else 1),
+            phases=seq + 2 if phased else 1, level=self.level, repeat=repeat, **how)
         self.seconds = (t1, t2)
         return (y, yh, yc) if self.kind == "lstm" else (y, yh)
 
@@ -206,6 +207,23 @@ def test_f64(batch, hidden, level):
         y, yh = Packed("gru", w, r, b, linear=linear, level=level).run(x, None, h0)
         want = numpy_gru(x, w[0], r[0], b[0], h0[0], linear)
         np.testing.assert_allclose(y[:, 0], want[0], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_phases_do_not_change_bits(kind, level, dtype):
+    rng = np.random.default_rng(1)
+    w, r, b, _ = weights(rng, kind, 2, 5, 70, dtype)
+    x = rng.normal(0, 1, (6, 5, 5)).astype(dtype)
+    h0, c0 = rng.normal(0, 1, (2, 2, 5, 70)).astype(dtype)
+    lens = np.array([6, 1, 0, 3, 5], np.int32)
+    packed = Packed(kind, w, r, b, level=level, **({"linear": 1} if kind == "gru" else {}))
+    whole = packed.run(x, lens, h0, c0, reverse=2, block=3)
+    for threads, grain in ((1, 1), (2, 1), (2, 3), (3, 2)):
+        other = packed.run(x, lens, h0, c0, reverse=2, block=3, phased=True, threads=threads, grain=grain)
+        for a, b in zip(whole, other, strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("level", LEVELS)

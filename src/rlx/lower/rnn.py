@@ -16,6 +16,7 @@ _ORDER = {"lstm": [0, 2, 3, 1], "gru": [0, 1, 2], "rnn": [0]}
 _PEEPHOLES = [0, 2, 1]
 _BUFFERS = {"lstm": 3, "gru": 4, "rnn": 2}
 _ROWS = 24  # rows of the batch per work item
+_MANY_BLOCKS = 4  # of rows, enough to occupy threads
 _CODES = {name: i for i, name in enumerate(ACTIVATIONS)}
 
 
@@ -122,12 +123,16 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
         own = [ctx.maybe(lens), ctx.maybe(h0)]
         if kind == "gru":
             own.insert(0, None if bias_h is None else ctx.read(bias_h))
+    blocks, panels = dirs * -(-batch // _ROWS), pad // unit
+    # Few blocks of rows: threads share every step instead.
+    phases = seq + 2 if blocks < _MANY_BLOCKS and (kind != "gru" or linear) else 1
     ctx.call(
         f"{kind}.{dtype}",
         [ctx.read(z), ctx.read(r_place), *own, *results, scratch],
         _recurrence(kind, at, dirs, seq, batch, hidden, _ROWS, linear or (kind == "lstm" and at["input_forget"])),
-        extent=dirs * -(-batch // _ROWS),
-        grain=1,
+        extent=blocks * phases * (panels if phases > 1 else 1),
+        grain=max(2, panels // 8) if phases > 1 else 1,
+        phases=phases,
         cost=work * (hidden + 20) * 0.05 + 50,
     )
 
