@@ -154,7 +154,7 @@ def write(page: Path, results: dict[str, list[Row]], about: dict[str, str]) -> l
 def _head(about: dict[str, str]) -> str:
     facts = ", ".join(f"{k} {v}" for k, v in about.items())
     return ("# Performance\n\nThis page is made by `python tools/perf_report.py LIST`, on a quiet machine. A ratio is\n"
-            "the time (or the memory) of the other library over that of rlx, measured by turns: above 1, rlx is better.\n"
+            "the time (or the memory) of the other library over that of rlx, by turns: above 1, rlx is better.\n"
             f"Bars and points below 1 are red.\n\nMeasured with {facts}.")  # fmt: skip
 
 
