@@ -165,3 +165,18 @@ def test_bench_holds_every_node_against_the_roofline(
     assert text.startswith("<!doctype html>") and "<svg" in text and "<script" not in text
     status, out, _ = call(capsys, "bench", model, "-d", "n=8", "-s", "0.05", "-t", "1", "--full", "-q")
     assert status == 0 and "of roofline" in out and "others" not in out
+
+
+def test_compile_writes_a_file_that_runs(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "m.rlx"
+    status, out, _ = call(capsys, "compile", model, "-o", target, "-d", "n=2", "-q")
+    assert status == 0
+    assert f"wrote {target}" in out
+    assert "x: [2, 4]" in out
+    for command in ("run", "inspect", "bench"):
+        more = ["-s", "0.05"] if command == "bench" else []
+        assert call(capsys, command, target, "-d", "n=2", "-q", *more)[0] == 0, command
+    assert "must have a plan for the inputs" in call(capsys, "run", target, "-d", "n=3", "-q")[2]
+    status, out, _ = call(capsys, "compile", model, "-o", target, "-q", "--json", "--isa", "baseline")
+    assert json.loads(out)["bytes"] == target.stat().st_size
+    assert "baseline" in call(capsys, "inspect", target, "-q")[1]

@@ -499,7 +499,27 @@ cdef class RunState:
 cdef class Guard:
     """Held during a run. Executors that share scratch share one, so that one call runs at a time."""
 
-    cdef int running
+    cdef int running  # 1 during a run, 2 when closed for good
+
+    def enter(self):
+        """Take it as a run does; False if it is taken."""
+        if self.running:
+            return False
+        self.running = 1
+        return True
+
+    def leave(self):
+        """Give it back."""
+        self.running = 0
+
+    def close(self):
+        """Let no run in any more; it has been taken by `enter`."""
+        self.running = 2
+
+    @property
+    def is_closed(self):
+        """Whether no run is let in."""
+        return self.running == 2
 
 
 cdef struct Port:
@@ -604,9 +624,15 @@ cdef class Executor:
         if slot < 0 or slot >= self.program.n_slots:
             raise IndexError(f"slot {slot} of {self.program.n_slots}")
         if self.guard.running:
-            self.helper.busy()
+            self.refuse()
         self.base[slot] = <char *> cnp.PyArray_DATA(array)
         self.owners[slot] = array
+
+    cdef object refuse(self):
+        """Raise: a run is in progress, or none is let in any more."""
+        if self.guard.running == 2:
+            self.helper.closed()
+        self.helper.busy()
 
     def bound(self, int64_t slot):
         """The array behind a slot, or None."""
@@ -622,12 +648,13 @@ cdef class Executor:
 
     def abandon(self):
         """Forget a run of a thread that does not exist in this process (after a fork)."""
-        self.guard.running = 0
+        if self.guard.running == 1:
+            self.guard.running = 0
 
     @property
     def is_running(self):
         """Whether a run is in progress."""
-        return self.guard.running != 0
+        return self.guard.running == 1
 
     cdef bint fits(self, const Port *port, cnp.ndarray array) noexcept:
         cdef int j
@@ -675,7 +702,7 @@ cdef class Executor:
         cdef list made
         cdef list targets = None
         if self.guard.running:
-            self.helper.busy()
+            self.refuse()
         if type(out) is Targets:
             targets = (<Targets> out).arrays
             out = (<Targets> out).rest
@@ -780,7 +807,7 @@ cdef class Executor:
         """Run over the arrays already bound to every slot; used by tests of single kernels."""
         cdef int status
         if self.guard.running:
-            self.helper.busy()
+            self.refuse()
         self.guard.running = 1
         try:
             status = self.go(threads if threads > 0 else self.threads)

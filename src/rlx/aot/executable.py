@@ -160,6 +160,16 @@ class LoadedGraph(CompiledGraph):
                 self._store.adopt(weight, source, packed)
                 made.executor.bind(program.weight_slot(i), packed)
 
+    def clone(self) -> CompiledGraph:
+        other = super().clone()
+        if is_interface(self.graph):  # what is not in the file cannot be made again
+            for key, variant in self._variants.items():
+                if isinstance(variant, Variant):
+                    twin = Variant(variant.compiled, other._store, variant.threads, variant.name, other._rng, variant,
+                                   wide=variant.helper.wide, scratch=other._scratch)
+                    other._variants.put(key, other._own(twin))
+        return other
+
     def dump_nodes(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         if is_interface(self.graph):
             raise BindingError(f"graph {self.graph.name!r}: intermediate values need the graph, which the file does not"

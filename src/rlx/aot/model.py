@@ -130,6 +130,7 @@ class LoadedModel(PlannedModel):
 
     def __init__(self, file: File, threads: int | None = None) -> None:
         self._file = file
+        self._threads = threads
         with malformed(file.name):
             body = file.body
             reader = _Reader(file, file.threads(threads))
@@ -147,6 +148,12 @@ class LoadedModel(PlannedModel):
             super().__init__(file.title, plans, _Options(file), inputs, outputs, index, {})  # type: ignore[arg-type]
             for known, start in plans.plans.items():
                 self._whole(start, [_like(k) for k in known])
+
+    def clone(self) -> "LoadedModel":
+        other = LoadedModel(self._file, self._threads)
+        if self._handles is not None:
+            other._handles = self._handles.fork()
+        return other
 
     @property
     def metadata(self) -> dict[str, Any]:

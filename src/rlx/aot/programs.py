@@ -1,6 +1,7 @@
 """Programs of a file as `rlx.lower.program.Program`: for reports, for packing parameters, for writing a file again."""
 
 import struct
+import weakref
 from typing import Any
 
 from rlx import dtypes
@@ -33,7 +34,7 @@ class Reader:
     """Decodes the programs of a file."""
 
     def __init__(self, file: File) -> None:
-        self.file = file
+        self.file = weakref.proxy(file)
         self.linker: Linker = file.linker
         self.params: list[str] = file.details["params"]
         self._programs: dict[int, Program] = {}

@@ -52,8 +52,8 @@ class QuickGraph:
                 from rlx.aot.executable import LoadedGraph
 
                 self._whole = LoadedGraph(self._file, self._asked, self._mapped)
-                self._mapped = []
-                self._direct = {}
+                self._mapped, self._direct = [], {}
+                del self._file  # which lives as long as what uses it
         return self._whole
 
     @property  # type: ignore[misc]

@@ -137,19 +137,40 @@ def _options(options: CompileOptions, arrays: Arrays) -> Any:
     return {k: encode(v, arrays, f"CompileOptions.{k}") for k, v in fields.items()}
 
 
-def save_executable(exe: "CompiledGraph", target: Target = None, portable: bool = False) -> bytes | None:
-    """Write an executable. See `CompiledGraph.save`."""
+def pickled(owner: "CompiledGraph | PlannedModel") -> bytes:
+    """An executable or model with its handles, as bytes."""
+    from rlx.aot.executable import is_interface
+    from rlx.runtime.executable import CompiledGraph
+
+    if isinstance(owner, CompiledGraph):
+        data = save_executable(owner, portable=not is_interface(owner.graph), state=True)
+    else:
+        data = save_model(owner, state=True)
+    assert data is not None
+    return data
+
+
+def save_executable(
+    exe: "CompiledGraph", target: Target = None, portable: bool = False, state: bool = False
+) -> bytes | None:
+    """Write an executable, perhaps with its handles. See `CompiledGraph.save`."""
     from rlx.aot.executable import interface_body, is_interface
+    from rlx.aot.pickles import state_body
 
     what = f"graph {exe.graph.name!r}"
     full = exe._full
+    linked = exe._handles.params  # programs take these as inputs
     made = [((), full)] if full is not None else [
         (shapes, v) for (extents, shapes), v in exe._variants.items() if not extents and shapes is not None]
     staged = any(isinstance(v, Staged) for _, v in made)
+    if linked:
+        made = []
     if (staged or not made) and not portable:
-        reason = "has sizes that only a run can tell" if staged else "has not been compiled for any sizes"
-        raise BindingError(f"{what}: {reason}, so that a file must hold the graph, got portable=False"
-                           "\nhint: save(path, portable=True)" + ("" if staged else ", or run it once before"))
+        reason = "has not been compiled for any sizes"
+        if staged or linked:
+            reason = "has parameters that are state" if linked else "has sizes that only a run can tell"
+        hint = "save(path, portable=True)" + ("" if staged or linked else ", or run it once before")
+        raise BindingError(f"{what}: {reason}, so that a file must hold the graph, got portable=False\nhint: {hint}")
     if portable and is_interface(exe.graph):
         raise BindingError(f"{what}: comes from a file without its graph, and cannot be saved with one")
     if exe._dirty and all(a is not None for a in exe._params.values()):
@@ -157,7 +178,7 @@ def save_executable(exe: "CompiledGraph", target: Target = None, portable: bool 
     compiled = [s.compiled for _, v in made for s in stages_of(v)]
     level = compiled[0].table.level if compiled else kernels.table(exe.options.isa).level
     content = _Content("executable", exe.graph.name, level)
-    if not staged:
+    if made and not staged:
         for shapes, variant in made:
             content.variant(variant, shapes=[list(s) for s in shapes])
     content.manifest["threads"] = exe.options.threads
@@ -165,14 +186,16 @@ def save_executable(exe: "CompiledGraph", target: Target = None, portable: bool 
     arrays = content.arrays
     body = {
         "quick": not exe.options.poison and exe.options.busy != "wait",
-        "static": full is not None and not staged,
+        "static": full is not None and not staged and not linked,
         "ready": not exe._dirty,
         "names": [v.node.name for v in exe._bound.inputs],
         "interface": interface_body(exe.graph),
-        "params": {k: None if a is None else encode(a, arrays, "parameter") for k, a in exe._params.items()},
+        "params": {k: None if a is None else encode(a, arrays, "parameter") for k, a in
+                   {**exe._params, **{k: exe.get_param(k) for k in linked}}.items()},
         "graph": _graph_body(exe.graph, arrays) if portable else None,
     }
-    return content.finish(target, body, options=_options(exe.options, arrays))
+    return content.finish(target, body, options=_options(exe.options, arrays),
+                          state=state_body(exe._handles, arrays) if state else None)
 
 
 # -- models ---------------------------------------------------------------------------
@@ -183,8 +206,10 @@ def _declared(d: "Declared") -> list[Any]:
     return [d.kind, d.dtype, shape, d.default, d.code, None if d.inner is None else _declared(d.inner)]
 
 
-def save_model(model: "PlannedModel", target: Target = None) -> bytes | None:
+def save_model(model: "PlannedModel", target: Target = None, state: bool = False) -> bytes | None:
     """Write a model with all shapes that it has been compiled for. See `PlannedModel.save`."""
+    from rlx.aot.pickles import state_body
+
     plans = model._core.plans
     if not any(step.children for step in plans.values()):
         raise BindingError(f"model {model.name!r}: must have been compiled for some shapes before it is saved, got none"
@@ -216,7 +241,8 @@ def save_model(model: "PlannedModel", target: Target = None) -> bytes | None:
         "quick": not options.poison and options.busy != "wait",
     }
     return content.finish(target, body, options=_options(options, arrays),
-                          metadata=encode(model._metadata, arrays, "metadata"))
+                          metadata=encode(model.metadata, arrays, "metadata"),
+                          state=state_body(model._handles, arrays) if state else None)
 
 
 def _step(step: Step, content: _Content, name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The command line: ``rlx run|inspect|bench MODEL``, ``rlx tune``, ``rlx config``.
+"""The command line: ``rlx run|inspect|bench|compile MODEL``, ``rlx tune``, ``rlx config``.
 
 Every command loads a model, makes its inputs and prints a report; what it prints
 comes from the library's own reports.
@@ -15,7 +15,7 @@ from rlx.errors import RlxError
 
 
 def _parser() -> argparse.ArgumentParser:
-    from rlx.cli import bench, inspect, measure, run
+    from rlx.cli import bench, compile, inspect, measure, run
 
     parser = argparse.ArgumentParser(prog="rlx", description="Run, look into and time models on the CPU.")
     parser.add_argument("--version", action="version", version=f"rlx {rlx.__version__}")
@@ -57,6 +57,12 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--json", action="store_true", help="print JSON instead of a table")
     tune.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
     tune.set_defaults(call=measure.tune)
+
+    ahead = commands.add_parser("compile", parents=[common], help="write an ahead-of-time file",
+                                description=compile.__doc__)
+    ahead.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write, FILE.rlx")
+    ahead.add_argument("--isa", metavar="LEVEL", help="compile for this ISA level instead of this machine's")
+    ahead.set_defaults(call=compile.compile)
 
     config = commands.add_parser("config", help="print what runs on this machine")
     config.set_defaults(call=lambda _: rlx.show_config())

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from rlx import dtypes
 from rlx.errors import ConfigError, RlxError
 from rlx.loading import load
+from rlx.options import CompileOptions
 
 Array = npt.NDArray[Any]
 
@@ -64,10 +65,10 @@ def step(what: str, quiet: bool) -> Iterator[None]:
     print(f"{time.perf_counter() - start:.2f} s", file=sys.stderr)
 
 
-def open_session(options: argparse.Namespace) -> Session:
-    """Load the model that the options name, make its inputs, run it once."""
+def open_session(options: argparse.Namespace, compiling: CompileOptions | None = None) -> Session:
+    """Load the model that the command line names, make its inputs, run it once."""
     with step(f"loading {options.model.name}", options.quiet):
-        model = load(options.model, threads=options.threads)
+        model = load(options.model, threads=options.threads, options=compiling)
     inputs, guessed = make_inputs(model.signature.inputs, options.input, options.dim, options.quiet)
     session = Session(options.model, model, inputs, options.quiet)
     try:

@@ -125,6 +125,12 @@ class Value:
         """The array of a constant, None for anything else."""
         return self._array
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from rlx.aot.pickles import value_of
+
+        place = next(i for i, node in enumerate(self.graph.nodes) if node is self.node)
+        return value_of, (self.graph, place, self.index)
+
     def release(self) -> None:
         """Let go of a constant's array; the graph can then be looked at, but not compiled."""
         self._array = None
@@ -479,6 +485,18 @@ class Graph:
         other.__dict__.update(self.__dict__)
         other.nodes, other.inputs, other.params = list(self.nodes), list(self.inputs), list(self.params)
         other.outputs, other.metadata = dict(self.outputs), dict(self.metadata)
+        return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles hold the bytes of a file with the graph's text and constants."""
+        from rlx.aot.pickles import graph_of
+        from rlx.aot.save import save_graph
+
+        return graph_of, (save_graph(self),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Graph":
+        other = rewrite(self, lambda rewriter, node: False)
+        other.metadata, other.track_source = dict(self.metadata), self.track_source
         return other
 
     def release(self, larger_than: int = 0) -> None:

@@ -70,6 +70,9 @@ class Core(Plans):
         self.frames = tuple(frames)
         self.declare = declare
 
+    def twin(self) -> "Core":
+        return Core(self.model, self.block, self.inputs, self.outer, self.frames, declare=self.declare)
+
     def compile(self, graph: Graph) -> Variant:
         """Compile a segment; weights are shared with all others of the file."""
         compiled = compile_static(graph, self.model.options)

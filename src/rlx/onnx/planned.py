@@ -19,6 +19,7 @@ from rlx.machine import check_threads
 from rlx.onnx.elements import numpy_type
 from rlx.onnx.plans import ABSENT, Plans
 from rlx.onnx.steps import Guard, Segment, Step, content
+from rlx.runtime.lifecycle import LifeCycle
 from rlx.runtime.stateful import Stateful
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Guarded:
         raise KeyError
 
 
-class PlannedModel(Stateful):
+class PlannedModel(Stateful, LifeCycle):
     """A model as its plans: what `rlx.load` of an ahead-of-time file gives, and the base of `Model`.
 
     Parameters
@@ -325,6 +326,35 @@ class PlannedModel(Stateful):
                 values.append(ABSENT if declared.default else None)
         return values
 
+    # -- life cycle ------------------------------------------------------------------------
+
+    def _programs(self) -> "list[Variant]":
+        return [s.variant for s in self._core.segments()]
+
+    def _what(self) -> str:
+        return f"model {self.name!r}"
+
+    def _waiting(self) -> Any:
+        return self._lock if self._options.busy == "wait" else None
+
+    def _let_go(self) -> None:
+        self._core = Plans(self._core.name)
+        self._direct = {}
+        self._handles = None
+        for name in ("_shared", "_file"):  # weights, and the map of the file
+            self.__dict__.pop(name, None)
+
+    def clone(self) -> "PlannedModel":
+        """An independent model that shares weights, and nothing else; handles are forked."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._core = self._core.twin()
+        other._direct = {}
+        other._lock = threading.Lock()
+        if self._handles is not None:
+            other._handles = self._handles.fork()
+        return other
+
     # -- files ---------------------------------------------------------------------------
 
     def save(self, path: Any, inputs: Mapping[str, Any] | None = None) -> None:
@@ -349,6 +379,16 @@ class PlannedModel(Stateful):
         if inputs is not None:
             self.run(inputs)
         save_model(self, path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles hold the bytes of a file: the shapes met so far; and the handles."""
+        from rlx.aot.pickles import model_of
+        from rlx.aot.save import pickled
+
+        return model_of, (pickled(self),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "PlannedModel":
+        return self.clone()
 
     # -- reports ---------------------------------------------------------------------------
 
@@ -380,7 +420,7 @@ class PlannedModel(Stateful):
         """Bytes of weights and arenas of all compiled shapes."""
         from rlx.runtime.report import memory_of
 
-        return memory_of(self.name, self._variants())
+        return memory_of(self.name, self._programs() if self.closed else self._variants())
 
     def profile(self, inputs: Mapping[str, Any], *, repeat: int = 10) -> "Profile":
         """Time of every kernel call, averaged over `repeat` runs."""

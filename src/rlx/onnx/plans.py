@@ -29,6 +29,10 @@ class Plans:
         """The step after the `done` ones that this run has executed; its outcome has not been met before."""
         raise NotImplementedError
 
+    def twin(self) -> "Plans":
+        """Plans of the same graph for another model, which runs at the same time."""
+        raise NotImplementedError
+
     def plan(self, values: Sequence[Any]) -> Step:
         """The plan for values of these types and shapes; empty when they are new."""
         key = tuple(map(structure, values))

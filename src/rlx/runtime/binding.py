@@ -145,6 +145,9 @@ class Helper:
             f"graph {self.graph!r}: an executable runs one call at a time, got a second one"
             "\nhint: use clone() for another thread, or CompileOptions(busy='wait')")
 
+    def closed(self) -> NoReturn:
+        raise ExecutionError(f"graph {self.graph!r}: the executable has been closed, got a call")
+
     def failed(self, status: int, node: int, value: int, bound: int, position: int) -> RlxError:
         return failure(status, self.nodes[max(node, 0)], value, bound, position)
 

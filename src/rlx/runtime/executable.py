@@ -39,7 +39,16 @@ from rlx.runtime.binding import (
 )
 from rlx.runtime.cache import LRU, VARIANTS
 from rlx.runtime.extent import ExtentReport, Extents, bind_options
-from rlx.runtime.report import Explanation, MemoryReport, Profile, Signature, explain, memory_of
+from rlx.runtime.lifecycle import LifeCycle
+from rlx.runtime.report import (
+    Explanation,
+    MemoryReport,
+    Profile,
+    Signature,
+    explain,
+    memory_of,
+    stages_of,
+)
 from rlx.runtime.staged import Staged, is_dynamic
 from rlx.runtime.state import Handles, handles_of, with_inputs
 from rlx.runtime.stateful import Stateful
@@ -66,7 +75,7 @@ if hasattr(os, "register_at_fork"):
 Key = tuple[tuple[tuple[str, int], ...], tuple[tuple[int, ...], ...] | None]
 
 
-class CompiledGraph(Stateful):
+class CompiledGraph(Stateful, LifeCycle):
     """An executable graph. Made by `rlx.compile`; runs one call at a time.
 
     Attributes
@@ -435,6 +444,24 @@ class CompiledGraph(Stateful):
         """Seed and backend of the random ops."""
         return RngOptions(self._rng.seed, "zero" if self._rng.backend else "philox")
 
+    def _programs(self) -> list[Variant]:
+        return [s for v in self.variants() for s in stages_of(v)]
+
+    def _what(self) -> str:
+        return f"graph {self.graph.name!r}"
+
+    def _waiting(self) -> Any:
+        return self._lock if self.options.busy == "wait" else None
+
+    def _let_go(self) -> None:
+        self._full = self._variant = self._scratch = None
+        self._variants = LRU(VARIANTS)
+        self._store = WeightStore(self._store.table)
+        self._params = dict.fromkeys(self._params)
+        self._handles = handles_of(self._bound)
+        self._sharers.discard(self)
+        self.__dict__.pop("_file", None)
+
     # -- files ----------------------------------------------------------------------
 
     def save(self, path: Any, portable: bool = False) -> None:
@@ -461,6 +488,17 @@ class CompiledGraph(Stateful):
 
         with self._lock:
             save_executable(self, path, portable)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles hold the bytes of a portable file, and the handles."""
+        from rlx.aot.pickles import executable_of
+        from rlx.aot.save import pickled
+
+        with self._lock:
+            return executable_of, (pickled(self),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "CompiledGraph":
+        return self.clone()
 
     # -- life cycle and reports ---------------------------------------------------
 

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlx._kernels import _pages
 from rlx.ir.graph import Graph
 from rlx.ir.types import TensorType
 
@@ -120,6 +121,10 @@ class MemoryReport:
         Most scratch bytes alive at once: no plan can be smaller.
     unshared : int
         Scratch if no two values shared memory.
+    variants : int
+        Shapes and extents that have been compiled.
+    resident : int
+        Scratch that is in memory now: none before the first run and after `trim()`. Whole pages count.
     """
 
     graph: str
@@ -128,9 +133,11 @@ class MemoryReport:
     bound: int
     unshared: int
     variants: int
+    resident: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         rows = [("weights", human(self.weights)), ("arena", human(self.arena)),
+                ("arena in memory now", human(self.resident)),
                 ("arena, lower bound", human(self.bound)), ("arena without sharing", human(self.unshared)),
                 ("compiled shapes", str(self.variants))]
         return f"memory of {self.graph!r}\n" + table_text(("what", "size"), rows, (1,))
@@ -164,7 +171,9 @@ def memory_of(name: str, variants: Sequence["Variant | Staged"]) -> MemoryReport
             array = variant.executor.bound(program.weight_slot(i))
             if array is not None:
                 seen[array.ctypes.data] = array.nbytes
-    return MemoryReport(name, sum(seen.values()), sum(arenas.values()), bound, unshared, len(variants))
+    held = {v.scratch.ctypes.data: v.scratch for item in variants for v in stages_of(item)}
+    return MemoryReport(name, sum(seen.values()), sum(arenas.values()), bound, unshared, len(variants),
+                        sum(_pages.resident(a) for a in held.values()))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,6 @@
+from typing import Any
+
+import numpy.typing as npt
+
+def resident(array: npt.NDArray[Any]) -> int: ...
+def release(array: npt.NDArray[Any]) -> int: ...

@@ -1,0 +1,193 @@
+"""close() and trim(): what is given back, what still answers, what happens beside runs."""
+
+import os
+import pathlib
+import resource
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx import ops
+from rlx.testing.files import feed, mlp
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def wide(busy: str = "raise", n: int = 1 << 22) -> tuple[rlx.CompiledGraph, dict[str, Any]]:
+    """A graph with some 64 MiB of scratch and a small result."""
+    g = rlx.Graph("wide")
+    x = g.input("x", (1, 8), rlx.f32)
+    rows = ops.expand(ops.reshape(x, shape=(8, 1)), shape=(8, n // 8))
+    h = ops.cumsum(rows, axis=1)
+    t = ops.cumsum(h, axis=0)
+    g.output("y", ops.reduce_sum(h * t, axes=(1,)))
+    exe = rlx.compile(g, rlx.CompileOptions(threads=1, busy=busy))
+    return exe, {"x": np.linspace(-1, 1, 8, dtype=np.float32).reshape(1, 8)}
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
+def test_a115_trim_lowers_the_memory_of_the_process() -> None:
+    exe, x = wide()
+    want = exe.run(x)["y"].tobytes()
+    report = exe.memory_report()
+    assert report.arena > 30 << 20
+    assert report.resident >= 0.9 * report.arena
+    before = resident()
+    freed = exe.trim()
+    assert freed >= 0.9 * report.arena
+    assert before - resident() >= 0.9 * report.arena
+    assert exe.memory_report().resident < 1 << 20
+    assert exe.trim() < 1 << 20
+    assert exe.run(x)["y"].tobytes() == want
+    assert exe.memory_report().resident >= 0.9 * report.arena
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
+def test_a115_close_lowers_the_memory_of_the_process() -> None:
+    g = rlx.Graph("weights")
+    w = np.random.default_rng(0).standard_normal((2048, 2048)).astype(np.float32)
+    g.output("y", g.input("x", (1, 2048), rlx.f32) @ g.param("w", (2048, 2048), rlx.f32))
+    exe = rlx.compile(g)
+    exe.set_param("w", w)
+    exe.run({"x": np.ones((1, 2048), np.float32)})
+    before = resident()
+    exe.close()
+    assert before - resident() >= 1.9 * w.nbytes  # as it was given, and packed
+
+
+def test_close_is_final_and_may_be_repeated() -> None:
+    exe = mlp()
+    y = exe.run(feed())["y"]
+    kept = y.copy()
+    run, clone = exe.run, exe.clone()
+    assert not exe.closed
+    exe.close()
+    exe.close()
+    assert exe.closed
+    for call in (lambda: exe.run(feed()), lambda: run(feed()), lambda: exe.set_param("w", 1), lambda: exe.clone(),
+                 lambda: exe.explain(), lambda: exe.trim(), lambda: exe.save("x"), lambda: exe.rng,
+                 lambda: exe.run_slots([feed()["x"]]), lambda: exe.handles(), lambda: exe.__enter__()):
+        with pytest.raises(rlx.ExecutionError, match="graph 'mlp': the executable has been closed"):
+            call()
+    assert isinstance(exe, rlx.CompiledGraph)
+    assert repr(exe) == "<closed graph 'mlp'>"
+    report = exe.memory_report()
+    assert (report.weights, report.arena, report.resident) == (0, 0, 0)
+    assert list(exe.signature.outputs) == ["y", "h"]
+    with pytest.raises(AttributeError):
+        exe.no_such_name  # noqa: B018
+    np.testing.assert_array_equal(y, kept)
+    assert clone.run(feed())["y"].tobytes() == kept.tobytes()
+
+
+def test_a107_results_outlive_what_made_them(tmp_path: pathlib.Path) -> None:
+    """Outputs, also of a mapped file, are arrays of their own."""
+    exe = mlp()
+    exe.run(feed())
+    exe.save(tmp_path / "a.rlx")
+    loaded = rlx.load(tmp_path / "a.rlx")
+    found = [e.run(feed())["y"] for e in (exe, loaded)]
+    want = found[0].tobytes()
+    for e in (exe, loaded):
+        e.close()
+    del exe, loaded
+    again = mlp().run(feed(seed=5))["y"]
+    assert [f.tobytes() for f in found] == [want, want]
+    assert not np.may_share_memory(found[0], again)
+
+
+def test_with_statement() -> None:
+    with mlp() as exe:
+        exe.run(feed())
+    assert exe.closed
+    with pytest.raises(ZeroDivisionError), mlp() as failing:
+        1 / 0  # noqa: B018
+    assert failing.closed
+
+
+def test_loaded_files_are_let_go(tmp_path: pathlib.Path) -> None:
+    exe = mlp()
+    exe.run(feed())
+    exe.save(tmp_path / "a.rlx")
+    loaded = rlx.load(tmp_path / "a.rlx")
+    loaded.run(feed())
+    loaded.close()
+    with open("/proc/self/maps") as maps:
+        assert "a.rlx" not in maps.read()
+    with pytest.raises(rlx.ExecutionError, match="has been closed"):
+        loaded.run(feed())
+    with rlx.load(tmp_path / "a.rlx") as again:
+        again.run(feed())
+
+
+def during(exe: rlx.CompiledGraph, x: dict[str, Any]) -> tuple[threading.Thread, list[Any]]:
+    """A thread that is in a run of the executable."""
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(exe.run(x)["y"].tobytes()))
+    executor = exe._full.executor  # type: ignore[union-attr]
+    thread.start()
+    while not executor.is_running and thread.is_alive():
+        time.sleep(0)
+    return thread, results
+
+
+@pytest.mark.parametrize("call", ["close", "trim"])
+def test_beside_a_run_it_raises(call: str) -> None:
+    exe, x = wide(n=1 << 23)
+    want = exe.run(x)["y"].tobytes()
+    thread, results = during(exe, x)
+    with pytest.raises(rlx.ExecutionError, match="must not be called during a run"):
+        getattr(exe, call)()
+    thread.join()
+    assert results == [want]
+    assert exe.run(x)["y"].tobytes() == want
+    getattr(exe, call)()
+
+
+@pytest.mark.parametrize("call", ["close", "trim"])
+def test_beside_a_run_it_waits_when_asked_to(call: str) -> None:
+    exe, x = wide("wait", 1 << 23)
+    want = exe.run(x)["y"].tobytes()
+    thread, results = during(exe, x)
+    getattr(exe, call)()
+    thread.join()
+    assert results == [want]
+    assert exe.closed == (call == "close")
+
+
+def test_models_too() -> None:
+    onnx = pytest.importorskip("onnx")
+    from rlx.testing.onnx_models import model
+
+    x = {"x": np.arange(6, dtype=np.float32)}
+    with model([onnx.helper.make_node("Tanh", ["x"], ["y"])], x, ["y"]) as m:
+        y = m.run(x)["y"]
+        clone = m.clone()
+        assert m.trim() >= 0
+        run = m.run
+    for call in (lambda: m.run(x), lambda: run(x), lambda: m.explain(), lambda: m.clone()):
+        with pytest.raises(rlx.ExecutionError, match="model 'test': the executable has been closed"):
+            call()
+    assert m.memory_report().weights == 0
+    assert clone.run(x)["y"].tobytes() == y.tobytes()
+
+
+def test_fork_after_close_and_trim() -> None:
+    """A child can use what its parent has trimmed, and closing in the child leaves the parent alone."""
+    exe = mlp()
+    want = exe.run(feed())["y"].tobytes()
+    exe.trim()
+    child = os.fork()
+    if child == 0:
+        ok = exe.run(feed())["y"].tobytes() == want
+        exe.close()
+        os._exit(0 if ok and exe.closed else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert exe.run(feed())["y"].tobytes() == want
