@@ -314,7 +314,7 @@ def test_constants_folded_for_every_size_are_kept_once() -> None:
     g = rlx.Graph("g")
     x = g.input("x", ("n", 64))
     codes, scale = RNG.integers(-99, 99, (64, 96)).astype(np.int8), np.float32(0.01)
-    w = ops.cast(g.constant(codes), dtype=rlx.f32) * scale
+    w = ops.tanh(ops.cast(g.constant(codes), dtype=rlx.f32) * scale)
     g.output("y", ops.tanh(x @ w))
     exe = rlx.compile(g, rlx.CompileOptions(threads=1))
     weights = set()
