@@ -65,6 +65,10 @@ if TYPE_CHECKING:
     from rlx.runtime.buckets import PaddedModel as PaddedModel
     from rlx.runtime.buckets import power_of_two_ladder as power_of_two_ladder
     from rlx.runtime.executable import CompiledGraph as CompiledGraph
+    from rlx.runtime.interchange import from_dlpack as from_dlpack
+    from rlx.runtime.interchange import to_dlpack as to_dlpack
+    from rlx.runtime.manifest import IoDtypeManifest as IoDtypeManifest
+    from rlx.runtime.state import HandleState as HandleState
     from rlx.stages import GraphModule as GraphModule
     from rlx.stages import LirModule as LirModule
 
@@ -85,6 +89,10 @@ _WHERE = {
     "default_pipeline": "rlx.passes",
     "PrecisionPolicy": "rlx.passes.precision",
     "CompiledGraph": "rlx.runtime.executable",
+    "IoDtypeManifest": "rlx.runtime.manifest",
+    "HandleState": "rlx.runtime.state",
+    "from_dlpack": "rlx.runtime.interchange",
+    "to_dlpack": "rlx.runtime.interchange",
     "CompileCache": "rlx.runtime.buckets",
     "BucketedCompileCache": "rlx.runtime.buckets",
     "DynamicDimCompileCache": "rlx.runtime.buckets",

@@ -44,7 +44,7 @@ def lower_attention(ctx: Context, node: Node) -> None:
         "causal": int(at["causal"]),
         "past": at["past"],
         "window": -1 if window is None else window,
-        "lens_past": 0,
+        "lens_past": int(at["lens_past"]),
         "block": _BLOCK,
         "ws": work,
         "scale": at["scale"],

@@ -143,20 +143,24 @@ def _group_query(n: NodeContext) -> Any:
         interleaved = bool(n.int("rotary_interleaved", 0))
         q, k = (rotate(x, tables[0], tables[1], interleaved) for x in (q, k))
     if past_k is not None and past_v is not None and held >= total:  # a buffer
-        index = ops.expand(ops.reshape(places, shape=(batch, 1, length, 1)), shape=k.shape)
-        k = ops.scatter_elements(past_k, index, k, axis=2, reduction="none")
-        v = ops.scatter_elements(past_v, index, v, axis=2, reduction="none")
+        first = n.constant(np.zeros(batch, np.int64)) if first_prompt else start
+        k, _ = ops.cache_append(past_k, k, first, axis=2)
+        v, _ = ops.cache_append(past_v, v, first, axis=2)
     elif past_k is not None and past_v is not None and held:
         k, v = ops.concat(past_k, k, axis=2), ops.concat(past_v, v, axis=2)
+    scale, softcap = n.float("scale", 0.0) or None, n.float("softcap", 0.0)
+    window = n.int("local_window_size", -1)
+    if extra is None:  # the cost follows the length, not the size of the buffer
+        lens = None if first_prompt else ops.add(ends, n.constant(np.int64(1)))
+        y = ops.attention(q, k, v, None, lens, scale=scale, softcap=softcap, causal=True, lens_past=not first_prompt,
+                          past=0 if first_prompt else None, window=window - 1 if window > 0 else None)
+        return heads_last(y), k, v
     keys = n.constant(np.arange(dim(k, 2), dtype=np.int64)[None, None, None, :])
     rows = ops.reshape(places, shape=(batch, 1, length, 1))
     seen = ops.le(keys, rows)
-    window = n.int("local_window_size", -1)
     if window > 0:
         seen = ops.logical_and(seen, ops.gt(keys, ops.sub(rows, n.constant(np.int64(window)))))
-    mask = seen if extra is None else ops.where(seen, extra, n.like(-np.inf, extra))
-    scale, softcap = n.float("scale", 0.0) or None, n.float("softcap", 0.0)
-    y = ops.attention(q, k, v, mask, scale=scale, softcap=softcap)
+    y = ops.attention(q, k, v, ops.where(seen, extra, n.like(-np.inf, extra)), scale=scale, softcap=softcap)
     return heads_last(y), k, v
 
 

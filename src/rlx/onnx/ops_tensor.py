@@ -448,6 +448,8 @@ def _tensor_scatter(n: NodeContext) -> Any:
     batch = dim(past, 0)
     start = n.opt(2)
     first = n.constant(np.zeros(batch, np.int64)) if start is None else ops.cast(start, dtype=dtypes.i64)
+    if not circular and axis:
+        return ops.cache_append(past, update, first, axis=axis)[0]
     places = ops.add(ops.reshape(first, shape=(batch, 1)), n.constant(np.arange(length, dtype=np.int64)[None, :]))
     if circular:
         places = ops.mod(places, n.constant(np.int64(size)))

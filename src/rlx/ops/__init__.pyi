@@ -103,6 +103,7 @@ def attention(
     causal: bool = False,
     past: int | None = None,
     window: int | None = None,
+    lens_past: bool = False,
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
@@ -167,6 +168,16 @@ def bit_xor(
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
+def cache_append(
+    cache: Operand,
+    rows: Operand,
+    length: Operand,
+    /,
+    *,
+    axis: int,
+    graph: Graph | None = None,
+    name: str | None = None,
+) -> tuple[Value, Value]: ...
 def cast(
     x: Operand,
     /,

@@ -18,7 +18,7 @@ TOLERANCE = Tolerance(rtol={"f32": 1e-5, "f64": 1e-12, "f16": 4e-3, "bf16": 2e-2
 
 
 def attend(q: Array, k: Array, v: Array, mask: Array | None, lens: Array | None, *, scale: float, softcap: float,
-           causal: bool, past: int, window: int | None, empty: float) -> Array:
+           causal: bool, past: int, window: int | None, empty: float, lens_past: bool) -> Array:
     """Attention of [B, H, S, D] arrays: numerics contract, section Attention."""
     (_, heads, sq, _), kv, sk = q.shape, k.shape[1], k.shape[2]
     chosen = np.arange(heads) * kv // heads
@@ -28,6 +28,8 @@ def attend(q: Array, k: Array, v: Array, mask: Array | None, lens: Array | None,
     if mask is not None and mask.dtype != np.bool_:
         s = s + mask
     i, j = np.arange(sq)[:, None] + past, np.arange(sk)
+    if lens_past and lens is not None:
+        i = np.arange(sq)[:, None] + (lens - sq)[:, None, None, None]
     visible = np.ones(s.shape, np.bool_)
     if causal or window is not None:
         visible &= j <= i
@@ -61,7 +63,7 @@ def _heads(op: str, name: str, t: TensorType, count: int | None) -> tuple[Any, .
 def _infer_attention(q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None,
                      lens: TensorType | None = None, *, num_heads: int | None, num_kv_heads: int | None,
                      scale: float | None, softcap: float, causal: bool, past: int | None,
-                     window: int | None) -> tuple[TensorType, ...]:
+                     window: int | None, lens_past: bool) -> tuple[TensorType, ...]:
     op = "attention"
     dtype = same_dtype(op, [q, k, v])
     require_dtype(op, dtype, FLOATS)
@@ -85,6 +87,8 @@ def _infer_attention(q: TensorType, k: TensorType, v: TensorType, mask: TensorTy
         shape = mask.shape if not (mask.rank == 2 and mask.dtype == bool_) else (mask.shape[0], 1, 1, mask.shape[1])
         if broadcast([shape, (b, heads, sq, sk)], op) != (b, heads, sq, sk):
             raise TypeRuleError(f"{op}: mask must broadcast to {[b, heads, sq, sk]}, got {mask}")
+    if lens_past and (lens is None or past is not None):
+        raise TypeRuleError(f"{op}: lens_past must come with lens and without past, got lens {lens} and past {past}")
     if lens is not None and lens != TensorType(dtypes.i64, (b,)):
         raise TypeRuleError(f"{op}: lens must be i64[{b}], got {lens}")
     shape = (b, heads, sq, dv) if q.rank == 4 else (b, sq, heads * dv)
@@ -100,19 +104,20 @@ def _split(x: Array, count: int | None) -> Array:
 
 def _attention(q: Array, k: Array, v: Array, mask: Array | None = None, lens: Array | None = None, *,
                num_heads: int | None, num_kv_heads: int | None, scale: float | None, softcap: float, causal: bool,
-               past: int | None, window: int | None) -> Array:
+               past: int | None, window: int | None, lens_past: bool) -> Array:
     count = num_kv_heads if num_kv_heads is not None else num_heads
     q4, k4, v4 = _split(q, num_heads), _split(k, count), _split(v, count)
     if mask is not None and mask.dtype == np.bool_ and mask.ndim == 2:
         mask = mask[:, None, None]
     y = attend(q4, k4, v4, mask, lens, scale=q4.shape[3] ** -0.5 if scale is None else scale, softcap=softcap,
-               causal=causal, past=k4.shape[2] - q4.shape[2] if past is None else past, window=window, empty=0.0)
+               causal=causal, past=k4.shape[2] - q4.shape[2] if past is None else past, window=window, empty=0.0,
+               lens_past=lens_past)
     return y if q.ndim == 4 else y.transpose(0, 2, 1, 3).reshape(q.shape[0], q.shape[1], -1)
 
 
 def _attention_in_ops(q: Any, k: Any, v: Any, mask: Any = None, lens: Any = None, *, num_heads: int | None,
                       num_kv_heads: int | None, scale: float | None, softcap: float, causal: bool, past: int | None,
-                      window: int | None) -> Any:
+                      window: int | None, lens_past: bool) -> Any:
     from rlx import ops
 
     count = num_kv_heads if num_kv_heads is not None else num_heads
@@ -142,6 +147,7 @@ def _attention_in_ops(q: Any, k: Any, v: Any, mask: Any = None, lens: Any = None
         past=sk - sq if past is None else past,
         window=window,
         empty=0.0,
+        lens_past=lens_past,
     )
     return y if q.rank == 4 else ops.reshape(y, shape=(b, sq, heads * dv))
 
@@ -168,6 +174,8 @@ def _attention_samples(dtype: DType, rng: Rng) -> list[Sample]:
         Sample((q, k, v), {"causal": True, "past": -2, "window": 3}),
         Sample((flat(q), flat(k), flat(v), rng.random((2, 9)) < 0.5), {"num_heads": 4, "num_kv_heads": 2}),
         Sample((q, k, v, None, np.array([0, 5])), {"window": 2, "causal": True}),
+        Sample((q, k, v, None, np.array([7, 8])), {"causal": True, "lens_past": True}),
+        Sample((q[:, :, :1], k, v, None, np.array([1, 6])), {"causal": True, "lens_past": True, "window": 2}),
         Sample((flat(q), flat(q), flat(q), rng.random(7) < 0.7), {"num_heads": 4}),
         Sample(one, {"causal": True}),
         Sample((*one, rng.random((1, 1, 33)) < 0.5)),
@@ -189,6 +197,7 @@ def _attention_errors() -> list[ErrorSample]:
         ErrorSample((q, k, k, np.zeros(5, np.int32)), {}, "mask type"),
         ErrorSample((q, k, k, None, np.zeros(1, np.int32)), {}, "lens must"),
         ErrorSample((q, k, k), {"window": -1}, "window must"),
+        ErrorSample((q, k, k), {"lens_past": True}, "lens_past must"),
         ErrorSample((q, k.astype(np.float64), k), {}, "types must match"),
     ]
 
@@ -201,8 +210,8 @@ attention = OpDef(
     "softmax(q k^T scale, masked) v of [B, H, S, D], or [B, S, H*D] with num_heads. mask: bool (true: visible; "
     "rank 2 is [B, K]) "
     "or an additive bias, broadcast to [B, H, Q, K]; lens: keys of each item. causal: key j is visible to "
-    "query i iff j <= i + past; "
-    "window w: moreover j >= i + past - w. A row without a visible key is zero.",
+    "query i iff j <= i + past (K - Q unless given; with lens_past lens - Q, the queries being the last of each "
+    "item); window w: moreover j >= i + past - w. A row without a visible key is zero.",
     attrs=(
         Attr("num_heads", "int", None),
         Attr("num_kv_heads", "int", None),
@@ -211,6 +220,7 @@ attention = OpDef(
         Attr("causal", "bool", False),
         Attr("past", "int", None),
         Attr("window", "int", None),
+        Attr("lens_past", "bool", False),
     ),
     dtypes=FLOATS,
     decompose=_attention_in_ops,
@@ -273,6 +283,7 @@ fused_attention = OpDef(
         Attr("past", "int", 0),
         Attr("window", "int", None),
         Attr("empty", "float", 0.0),
+        Attr("lens_past", "bool", False),
     ),
     dtypes=FLOATS,
     tolerance=TOLERANCE,

@@ -21,6 +21,7 @@ from rlx.ir.dims import AnyDim, Dim
 from rlx.ir.graph import Value, clean_bools
 from rlx.ir.opdef import Array
 from rlx.lower.program import NodeInfo, Port
+from rlx.runtime.interchange import foreign, writeable
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
@@ -64,6 +65,9 @@ def failure(status: int, info: NodeInfo, value: int, bound: int, position: int) 
         return ExecutionError(f"{place}: LAPACK must succeed, got info {value} for item {bound}")
     if status == 5:
         return ExecutionError(f"{place}: values must be finite, got NaN or infinity (element {position})")
+    if status == 9:
+        return IndexExecutionError(f"{place}: length and new rows must fit the capacity {bound}, got {value} rows at "
+                                   f"the end (item {position})\nhint: truncate the cache, or bind a larger one")
     if status == 6:
         return CancelledError(f"{place}: the run was cancelled")
     return ExecutionError(f"{place}: a value met at run time is not allowed, got {value} (element {position})")
@@ -126,8 +130,7 @@ class Helper:
         if array is None:
             return None
         what = f"out[{port.name!r}]"
-        if not isinstance(array, np.ndarray):
-            raise BindingTypeError(f"{what}: must be a NumPy array, got {type(array).__name__}")
+        array = writeable(array, what)
         if array.dtype != port.dtype.numpy:
             raise BindingTypeError(f"{what}: dtype must be {port.dtype}, got {array.dtype}")
         if array.shape != port.shape:
@@ -190,30 +193,10 @@ def fit(value: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
     """An array of exactly this type and shape, contiguous and aligned, or an error.
 
     Arrays keep their element type (a mismatch is an error); Python lists and
-    numbers take the declared one when no value is lost in kind.
+    numbers take the declared one when no value is lost in kind. See `foreign` for what is an array.
     """
     if not isinstance(value, (np.ndarray, np.generic)):
-        if value is None or isinstance(value, (str, bytes)):
-            raise BindingTypeError(f"{what}: must be an array of {dtype}, got {type(value).__name__}")
-        if not hasattr(value, "__array__") and not hasattr(value, "__dlpack__"):
-            try:
-                raw = np.asarray(value)
-            except (ValueError, TypeError, OverflowError) as error:
-                raise BindingError(f"{what}: must be an array, got {type(value).__name__} ({error})") from None
-            kinds = {"b": "b", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}
-            if raw.size == 0 or raw.dtype.kind in kinds[dtype.kind]:
-                value = raw.astype(dtype.numpy)
-            else:
-                value = raw
-        else:
-            try:
-                value = np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
-            except RlxError:
-                raise
-            except Exception as error:
-                raise BindingTypeError(
-                    f"{what}: must be an array of {dtype}, got {type(value).__name__} ({error})"
-                ) from error
+        value = foreign(value, dtype, what)
     array = np.asarray(value)
     if array.dtype.newbyteorder("=") != dtype.numpy:
         raise BindingTypeError(
@@ -251,8 +234,8 @@ def from_bytes(data: Any, dtype: DType, value: Value, what: str) -> Array:
     """Raw bytes as an array of the declared type; the count must be exact."""
     if dtype != value.dtype:
         raise BindingTypeError(f"{what}: dtype must be {value.dtype}, got {dtype}")
-    if isinstance(data, np.ndarray):
-        return data
+    if isinstance(data, np.ndarray) or hasattr(data, "__dlpack__"):
+        return foreign(data, dtype, what)
     try:
         raw = memoryview(data).cast("B")
     except TypeError as error:
@@ -266,7 +249,9 @@ def from_bytes(data: Any, dtype: DType, value: Value, what: str) -> Array:
         size *= d
     if raw.nbytes != size * dtype.itemsize:
         raise BindingError(f"{what}: must be {size * dtype.itemsize} bytes for {value.type}, got {raw.nbytes}")
-    return np.frombuffer(bytes(raw), dtype.numpy).reshape(shape)  # type: ignore[arg-type]
+    if not raw.nbytes:
+        return np.empty(shape, dtype.numpy)  # type: ignore[arg-type]
+    return np.frombuffer(raw, dtype.numpy).reshape(shape)  # type: ignore[arg-type]
 
 
 def bind_sizes(inputs: Sequence[Value], shapes: Sequence[tuple[int, ...]], graph: str) -> dict[str, int]:

@@ -40,6 +40,7 @@ from rlx.runtime.binding import (
 from rlx.runtime.cache import LRU, VARIANTS
 from rlx.runtime.extent import ExtentReport, Extents, bind_options
 from rlx.runtime.lifecycle import LifeCycle
+from rlx.runtime.manifest import IoDtypeManifest
 from rlx.runtime.report import (
     Explanation,
     MemoryReport,
@@ -124,6 +125,7 @@ class CompiledGraph(Stateful, LifeCycle):
         with collector_paused():
             try:
                 compiled = ready or compile_static(graph, self.options)
+                self.io_manifest.check(compiled.program.inputs, compiled.program.outputs, self.graph.name)
                 variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng, wide=wide,
                                   scratch=self._scratch)
             except (MemoryError, OverflowError) as error:
@@ -334,6 +336,31 @@ class CompiledGraph(Stateful, LifeCycle):
         v = self._param(name)
         self.set_param(name, from_bytes(data, dtypes.as_dtype(dtype), v, f"parameter {name!r}"))
 
+    def set_param_range(self, name: str, start: int, values: Any) -> None:
+        """Replace some elements of a parameter that is set, in the order of its memory.
+
+        Parameters
+        ----------
+        name : str
+        start : int
+            Place of the first one, counted over all axes.
+        values : array of the parameter's type, rank 1
+
+        Raises
+        ------
+        UnknownNameError, BindingError
+            No such parameter, it is not set, or the range is not within it.
+        """
+        array = self.get_param(name)
+        what = f"parameter {name!r} of graph {self.graph.name!r}"
+        given = shape_of(values, what)
+        whole = isinstance(start, (int, np.integer)) and not isinstance(start, bool)
+        if not whole or len(given) != 1 or not 0 <= start <= array.size - given[0]:
+            raise BindingError(f"{what}: elements [start, start + n) must be in [0, {array.size}), got start {start!r} "
+                               f"and values of shape {given}")
+        array.reshape(-1)[start : start + given[0]] = fit(values, self._param(name).dtype, given, what)
+        self.set_param(name, array)
+
     def get_param(self, name: str) -> Array:
         """A copy of a parameter's value.
 
@@ -540,6 +567,11 @@ class CompiledGraph(Stateful, LifeCycle):
     def signature(self) -> Signature:
         """Names, element types and shapes of inputs, parameters and outputs."""
         return Signature.of(self.graph)
+
+    @property
+    def io_manifest(self) -> IoDtypeManifest:
+        """Element types of inputs, parameters and outputs as a caller meets them."""
+        return IoDtypeManifest.of(self.graph)
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -182,8 +182,8 @@ class Handles:
             raise BindingError(f"{what}: at most {room} of axis {axis} must be valid, got {n}")
         memory = np.zeros((*value.shape[:axis], room, *value.shape[axis + 1 :]), value.dtype)
         memory[(slice(None),) * axis + (slice(0, n),)] = value
-        alone = all(c.length is not self.cells.get(length) for k, c in self.cells.items() if k != name)
-        return Cell(memory, axis, self._length(length, n, value.shape, axis, what, alone))
+        users = [k for k, c in self.cells.items() if c.length is not None and c.length is self.cells.get(length)]
+        return Cell(memory, axis, self._length(length, n, value.shape, axis, what, users == [name]))
 
     def _set_length(self, cell: Cell, caches: list[Cell], value: Array, what: str) -> None:
         """A new length of caches; rows that become invalid may be written from now on."""
