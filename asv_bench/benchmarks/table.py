@@ -15,7 +15,7 @@ class EveryOp:
     """The largest sample of the row's first type, float32 if it has that."""
 
     # Families that have no benchmark of real sizes.
-    families: ClassVar[tuple[str, ...]] = ("control", "dynamic", "loss", "random", "trees")
+    families: ClassVar[tuple[str, ...]] = ("cache", "control", "dynamic", "loss", "random", "trees")
     params: ClassVar[list[str]] = sorted(ROWS)
     param_names: ClassVar[list[str]] = ["op"]
 

@@ -1,5 +1,7 @@
 """Caches: memory of fixed size, of which a part along one axis is valid and grows."""
 
+from typing import Any
+
 import numpy as np
 
 from rlx import dtypes
@@ -34,7 +36,7 @@ def _append(cache: Array, rows: Array, length: Array, *, axis: int) -> tuple[Arr
     starts = length.reshape(-1)
     if (starts < 0).any() or (starts + more > room).any():
         raise IndexError(f"cache_append: length and new rows must fit the capacity {room}, got {starts} and {more}")
-    y = cache.copy()
+    y: Any = cache.copy()
     if starts.size == 1:
         y[(slice(None),) * axis + (slice(starts[0], starts[0] + more),)] = rows
     else:
