@@ -352,3 +352,29 @@ def test_loop_of_ten_thousand_steps_compiles_fast() -> None:
     g, feed = _long_graph(10_000)
     rlx.compile(g)
     assert time.perf_counter() - start < 0.5
+
+
+def test_run_slots_takes_inputs_as_they_come_and_falls_back() -> None:
+    """The short way (arrays that fit, nothing pending) and the long one give the same; views are read-only."""
+    g = rlx.Graph("g")
+    a, b = g.input("a", (3,), rlx.f32), g.input("b", (3,), rlx.f32)
+    w = g.param("w", (3,), rlx.f32)
+    g.output("y", a - b * w)
+    exe = rlx.compile(g)
+    exe.set_param("w", np.float32([1, 2, 3]))
+    x, y = np.float32([1, 2, 3]), np.float32([4, 5, 6])
+    for give in ([x, y], (x, y), [x.tolist(), y], [x[::-1][::-1], y]) * 2:
+        (found,) = exe.run_slots(give)
+        assert found.tolist() == [-3, -8, -15] and not found.flags.writeable
+    exe.set_param("w", np.float32([0, 0, 0]))  # pending: the long way
+    assert exe.run_slots([x, y])[0].tolist() == [1, 2, 3]
+    assert exe.run_slots([y, x])[0].tolist() == [4, 5, 6]
+    for bad in ([x], [x, y, y], [x, y[:2]], [x.astype(np.float64), y], [x, None], "xy"):
+        with pytest.raises(rlx.RlxError):
+            exe.run_slots(bad)
+    twin = exe.clone()
+    twin.set_param("w", np.float32([1, 1, 1]))
+    assert twin.run_slots([x, y])[0].tolist() == [-3, -3, -3]
+    first = exe.run_slots([x, y])[0]
+    assert exe.run_slots([first, y])[0].tolist() == [1, 2, 3]  # its own buffer as an input
+    assert exe.run_slots([y, x])[0].tolist() == [4, 5, 6] and twin.run_slots([y, x])[0].tolist() == [3, 3, 3]

@@ -765,6 +765,46 @@ cdef class Executor:
             self.guard.running = 0
         return Outputs(results, self.out_index)
 
+    def run_kept(self, arrays, list kept not None):
+        """Run on a list or tuple of inputs by position into `kept`, one array per output that fits it.
+
+        Returns read-only views of the outputs; None, without a run, when an input is not an array that fits.
+        """
+        cdef int i, status
+        cdef object value
+        cdef list made = []
+        if not (type(arrays) is list or type(arrays) is tuple):
+            return None
+        if len(arrays) != self.n_in or len(kept) != self.n_out:
+            return None
+        if self.guard.running:
+            self.helper.busy()
+        self.guard.running = 1
+        try:
+            for i in range(self.n_in):
+                value = arrays[i]
+                if not (cnp.PyArray_CheckExact(value) and self.fits(self.ports + i, <cnp.ndarray> value)):
+                    return None
+                Py_INCREF(value)
+                self.held[i] = <PyObject *> value
+                self.base[self.ports[i].slot] = <char *> cnp.PyArray_DATA(<cnp.ndarray> value)
+            for i in range(self.n_out):
+                value = kept[i]
+                if not self.fits(self.ports + self.n_in + i, <cnp.ndarray?> value):
+                    return None
+                if self.overlaps_inputs(<cnp.ndarray> value):
+                    return None
+                self.base[self.ports[self.n_in + i].slot] = <char *> cnp.PyArray_DATA(<cnp.ndarray> value)
+                made.append(read_only(<cnp.ndarray> value))
+            status = self.go(self.threads)
+            if status != RLX_OK:
+                raise self.failure(status)
+        finally:
+            for i in range(self.n_in):
+                Py_CLEAR(self.held[i])
+            self.guard.running = 0
+        return made
+
     cdef int go(self, int threads):
         """Run the thunks over whatever is bound now."""
         cdef rlx_frame frame
