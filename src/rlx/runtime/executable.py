@@ -3,7 +3,7 @@
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,7 +118,8 @@ class CompiledGraph(Stateful, LifeCycle):
         if not self._open:
             self._full = self._make(self._bound, self._extents.wide({}), ready)
         self._variant = self._full
-        self._by_position: tuple[Variant, RunKept, list[Array]] | None = None  # a variant that takes inputs as they come
+        # A variant that takes inputs as they come, its run, where its outputs go.
+        self._by_position: tuple[Variant, RunKept, list[Array]] | None = None
 
     # -- variants ---------------------------------------------------------------
 
@@ -303,9 +304,9 @@ class CompiledGraph(Stateful, LifeCycle):
             raise BindingError(f"run_slots: number of arrays must be {len(names)} ({names}), got {len(arrays)}")
         views = self.run_raw({n: a for n, a in zip(names, arrays, strict=True) if a is not None})
         chosen = self._variant
-        simple = isinstance(chosen, Variant) and not self.options.poison and self.options.busy != "wait"
-        if simple and [p.name for p in chosen.compiled.program.inputs] == names:  # type: ignore[union-attr]
-            self._by_position = (chosen, chosen.executor.run_kept, chosen.kept_outputs())  # type: ignore[union-attr]
+        simple = not self.options.poison and self.options.busy != "wait"
+        if isinstance(chosen, Variant) and simple and [p.name for p in chosen.compiled.program.inputs] == names:
+            self._by_position = (chosen, chosen.executor.run_kept, chosen.kept_outputs())
         return views
 
     # -- parameters -------------------------------------------------------------
