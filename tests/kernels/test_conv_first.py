@@ -7,7 +7,7 @@ import pytest
 
 from rlx.lower import conv_first, gemm_conv
 from rlx.lower.context import workspaces
-from rlx.ops.conv import conv_reference
+from rlx.ops.conv import conv_reference, transposed_reference
 from rlx.testing.kernels import call_kernel
 
 # input without batch, weights, strides, dilations, pads, groups
@@ -109,3 +109,24 @@ def test_touches_nothing_outside(case: tuple, level: str, guarded) -> None:
     out, _ = convolve(s, guards[0], guards[1], level, guards[2],
                       out=guarded(np.zeros((1, s.groups * s.oc, *s.out), np.float32)))
     check(out, s, x, w, bias, at)
+
+
+SPREAD = [(2, 24, 1, 9, 21, 2, 2), (1, 7, 5, 5, 17, 3, 2), (1, 3, 20, 1, 40, 1, 3), (3, 4, 2, 6, 6, 2, 1)]
+
+
+@pytest.mark.parametrize("shape", SPREAD, ids=str)
+def test_transposed_without_overlap(shape: tuple, level: str, guarded) -> None:
+    batch, c, oc, height, width, kh, kw = shape
+    rng = np.random.default_rng(1)
+    x, w, b = (guarded(rng.standard_normal(s).astype(np.float32))
+               for s in ((batch, c, height, width), (c, oc, kh, kw), (oc,)))
+    want = transposed_reference(x.astype(float), w.astype(float), b, (kh, kw), None, None, None, 1)
+    plan = conv_first.plan_spread(batch, c, oc, (height, width), (kh, kw), level)
+    results = []
+    for threads in (1, 2):
+        out = guarded(np.full(want.shape, np.nan, np.float32))
+        work = np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8)
+        call_kernel(plan.kernel, [x, w, out, b, work], plan.attrs, extent=plan.extent, threads=threads, level=level)
+        np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5)
+        results.append(out.tobytes())
+    assert results[0] == results[1]

@@ -230,3 +230,24 @@ def test_a_convolution_among_channels_last_ops_does_not_stand_alone(follow):
         return follow(alone((1, 3, 30, 32), (3, 3))(x))
 
     assert not any("nchw" in name for name in check(net, x=(1, 3, 30, 32)))
+
+
+@pytest.mark.parametrize(("x", "w"), [
+    ((2, 24, 19, 21), (24, 1, 2, 2)),
+    ((1, 7, 17, 33), (7, 5, 3, 2)),
+    ((1, 16, 300), (16, 3, 2)),
+    ((1, 16, 300), (16, 3, 3)),
+    ((1, 5, 40, 40), (5, 4, 2, 1)),
+])
+def test_a_transposed_convolution_whose_taps_never_meet_is_woven(x, w):
+    def net(v):
+        weights, bias = v.graph.constant(array(*w) / 4), v.graph.constant(array(w[1]))
+        return ops.relu(ops.conv_transpose(v, weights, bias, strides=w[2:])), ops.conv_transpose(v * 2, weights,
+                                                                                                 strides=w[2:])
+
+    def one(v):
+        return ops.abs(ops.conv_transpose(v, v.graph.constant(array(*w) / 4), v.graph.constant(array(w[1])),
+                                          strides=w[2:]))
+
+    assert "conv_spread.f32@nchw" in check(one, x=x)
+    check(net, x=x)

@@ -125,6 +125,20 @@ def lower_conv_alone(ctx: Context, node: Node) -> None:
              plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)
 
 
+@lowering("conv_transpose_alone")
+def lower_conv_transpose_alone(ctx: Context, node: Node) -> None:
+    """Channels first throughout; the taps never meet."""
+    x, w, b = (*node.inputs, None)[:3]
+    assert x is not None and w is not None
+    batch, c, *pixels = shape_of(x)
+    kernel = node.attrs["kernel"]
+    two, of = ((1, *v)[-2:] for v in (pixels, kernel))
+    plan = conv_first.plan_spread(batch, c, shape_of(w)[1], (two[0], two[1]), (of[0], of[1]), ctx.isa)
+    ctx.call(plan.kernel, [ctx.read(x), ctx.read(w), ctx.write(node.outputs[0]), ctx.maybe(b),
+                           ctx.work(plan.workspace)],
+             plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)
+
+
 def _convolve(
     ctx: Context,
     node: Node,

@@ -33,6 +33,33 @@ def is_direct(s: ConvShape, lanes: int) -> bool:
     return few and (s.c == 1 or (filled >= 0.8 and not s.pointwise))
 
 
+def plan_spread(
+    batch: int, c: int, oc: int, pixels: tuple[int, int], kernel: tuple[int, int], level: str | None = None
+) -> Plan:
+    """Plan `conv_spread.f32@nchw`; arguments of the thunk as in `plan_conv`, without an epilogue."""
+    isa = gemm.level_of("conv_spread.f32@nchw", level)
+    lanes = gemm.panel("f32", level)[1]
+    plane, rows = math.prod(pixels), oc * math.prod(kernel)
+    cost = batch * 2.0 * max(rows, 4) * plane * (c + 8) / costs.of(isa).flops + 200
+    most = max(lanes, _PATCH_BYTES * 4 // (4 * (c + 1 + rows)))
+    blocks = max(-(-plane // most), min(-(-plane // 256), int(min(16, cost / gemm.task_ns()))), 1)
+    nc = -(-plane // (blocks * lanes)) * lanes
+    work = -(-4 * (nc * (c + 1 + rows) + rows * (c + 1)) // 64) * 64
+    attrs: dict[str, AttrValue] = {
+        "batch": batch,
+        "C": c,
+        "OC": oc,
+        "in_h": pixels[0],
+        "in_w": pixels[1],
+        "k_h": kernel[0],
+        "k_w": kernel[1],
+        "nc": nc,
+        "work_stride": work,
+    }
+    extent = batch * -(-plane // nc)
+    return Plan("conv_spread.f32@nchw", attrs, extent, 1 if extent > 1 else 0, work, int(cost))
+
+
 def plan_conv(
     s: ConvShape, *, clamp: tuple[float, float] | None = None, steps: Sequence[Step] = (), level: str | None = None
 ) -> Plan:

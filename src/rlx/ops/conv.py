@@ -350,6 +350,23 @@ def _transposed_nhwc(
     return run_epilogue(np.moveaxis(y, 1, -1), extras, epilogue)
 
 
+def _infer_transposed_alone(
+    x: TensorType, w: TensorType, b: TensorType | None = None, *, kernel: Sequence[int]
+) -> tuple[TensorType, ...]:
+    at = {"strides": kernel, "pads": None, "dilations": None, "output_padding": None, "groups": 1}
+    return _infer_transposed(x, w, b, **at)
+
+
+def _transposed_alone(x: Array, w: Array, b: Array | None = None, *, kernel: Sequence[int]) -> Array:
+    return transposed_reference(x, w, b, kernel, None, None, None, 1)
+
+
+conv_transpose_alone = OpDef(
+    "conv_transpose_alone", ("x", "w", "b?"), _infer_transposed_alone, _transposed_alone,
+    "conv_transpose of x [N, C, spatial...] among ops of that order, with the kernel's size as strides.",
+    attrs=(Attr("kernel", "ints"),), dtypes=(f32,), tolerance=PRODUCT, internal=True,
+)
+
 conv_transpose_nhwc = OpDef(
     "conv_transpose_nhwc", ("x", "w", "b?", "extras*"), _infer_transposed_nhwc, _transposed_nhwc,
     "conv_transpose of x [N, spatial..., C], then elementwise steps on the tile.",

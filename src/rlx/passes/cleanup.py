@@ -22,6 +22,7 @@ WEIGHTED = frozenset(
         "conv_transpose",
         "conv_nhwc",
         "conv_alone",
+        "conv_transpose_alone",
         "conv_transpose_nhwc",
         "matmul",
         "fused_matmul",

@@ -20,14 +20,16 @@ _MANY_PIXELS = 256
 _FEW_TERMS = 128
 _MOST_TERMS = 640
 _SHORT_KERNEL = 3
+_FEW_WEIGHTS = 1 << 14
 
 
 def keep_channels_first(graph: Graph) -> Graph:
     """Give the convolutions that stand alone their own form."""
-    if not any(n.op.name == "conv" for n in graph.nodes):
+    profits = {"conv": _profits, "conv_transpose": _spreads}
+    if not any(n.op.name in profits for n in graph.nodes):
         return graph
     readers = Readers(graph)
-    chosen = {id(n) for n in graph.nodes if n.op.name == "conv" and _profits(n) and _alone(n, readers)}
+    chosen = {id(n) for n in graph.nodes if n.op.name in profits and profits[n.op.name](n) and _alone(n, readers)}
     if not chosen:
         return graph
     from rlx.ops import TABLE
@@ -35,7 +37,10 @@ def keep_channels_first(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     for node in graph.nodes:
         if id(node) in chosen:
-            new = rewriter.emit(TABLE["conv_alone"], [rewriter.get(v) for v in node.inputs], node.attrs, node)
+            attrs = node.attrs
+            if node.op.name == "conv_transpose":
+                attrs = {"kernel": tuple(node.inputs[1].shape[2:])}  # type: ignore[union-attr]
+            new = rewriter.emit(TABLE[f"{node.op.name}_alone"], [rewriter.get(v) for v in node.inputs], attrs, node)
             rewriter.replace(node.outputs[0], new[0])
         else:
             rewriter.copy(node)
@@ -74,6 +79,22 @@ def _profits(node: Node) -> bool:
     if c == 0 or (len(pixels) == 2 and winograd.takes((oc, c, *kernel), at, (batch, *pixels))):
         return False
     return _shape_profits(c, kernel, g, pixels)
+
+
+def _spreads(node: Node) -> bool:
+    """Whether the taps of a transposed convolution never meet, and its weights are few."""
+    x, w = node.inputs[:2]
+    assert x is not None and w is not None
+    if node.outputs[0].dtype != f32 or x.rank not in (3, 4) or not x.type.is_static:
+        return False
+    if w.node.op not in (CONSTANT, PARAM):
+        return False
+    at, (c, oc, *kernel) = node.attrs, static_shape(w.shape, w.name)
+    g = geometry("conv_transpose", x.rank - 2, *(at[k] for k in ("strides", "pads", "dilations", "groups")))
+    if list(g.strides) != kernel or any(g.pads) or g.groups != 1 or any(at["output_padding"] or ()):
+        return False
+    many = math.prod(static_shape(x.shape, x.name)[2:]) >= _MANY_PIXELS
+    return many and 0 < c * oc * math.prod(kernel) <= _FEW_WEIGHTS
 
 
 def _shape_profits(c: int, kernel: list[int], g: Geometry, pixels: list[int]) -> bool:
