@@ -92,14 +92,19 @@ def optimise(graph: Graph, options: CompileOptions) -> tuple[Graph, tuple[PassRe
     return manager.run(graph), tuple(manager.records)
 
 
-def lower(graph: Graph, options: CompileOptions) -> tuple[Program, KernelTable]:
-    """Nodes to kernel calls, values to planned memory."""
+def lower_calls(graph: Graph, options: CompileOptions) -> tuple[Program, KernelTable]:
+    """Nodes to kernel calls; memory is not planned."""
     table = kernels.table(options.isa)
     threads = max(options.threads or 1, default_threads())
     rules.load()
     context = Context(graph, threads, lambda name: name in table.kernels, options.isa,
                       lambda body: optimise(body, options)[0])
-    program = context.lower()
+    return context.lower(), table
+
+
+def lower(graph: Graph, options: CompileOptions) -> tuple[Program, KernelTable]:
+    """Nodes to kernel calls, values to planned memory."""
+    program, table = lower_calls(graph, options)
     memory.plan(program)
     if options.check:
         memory.check(program)

@@ -303,15 +303,15 @@ def test_dump_nodes_and_profile_follow_the_extent() -> None:
 
 
 def test_programs_of_extents_share_weights_and_scratch_and_are_bounded() -> None:
-    exe = compiled(block, extents={"batch": 90})
-    exe.run({"x": np.zeros((90, 16), np.float32)})
+    exe = compiled(block, extents={"batch": 160})
+    exe.run({"x": np.zeros((160, 16), np.float32)})
     before = exe.memory_report()
-    x = RNG.standard_normal((90, 16)).astype(np.float32)
-    for a in range(1, 90):
+    x = RNG.standard_normal((160, 16)).astype(np.float32)
+    for a in range(1, 160):
         exe.set_active_extent("batch", a)
         if a % 20 == 1:
             exe.run({"x": x})
-    assert exe.memory_report().variants <= 65
+    assert exe.memory_report().variants <= 129
     assert exe.memory_report().weights == before.weights
     assert exe.memory_report().arena == before.arena
     scratch = {v.scratch.ctypes.data for v in exe.variants()}

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias, Union
 
 from rlx.errors import GraphError, TypeRuleError
+from rlx.ir.traced import Traced
 
 # A product of atoms: sorted ((atom, power), ...); the empty tuple is the constant term.
 _Atom: TypeAlias = Union[str, "_Quotient"]
@@ -208,7 +209,7 @@ def as_dim(value: DimLike) -> AnyDim:
     GraphError
         The size is negative or of another type.
     """
-    if isinstance(value, Dim):
+    if isinstance(value, (Dim, Traced)):
         return value
     if isinstance(value, str):
         return Dim.symbol(value)

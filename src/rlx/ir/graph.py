@@ -17,6 +17,7 @@ from rlx.dtypes import DType
 from rlx.errors import GraphError, TypeRuleError
 from rlx.ir.dims import AnyDim, Dim, DimLike
 from rlx.ir.opdef import OpDef
+from rlx.ir.traced import trace_of
 from rlx.ir.types import Shape, TensorType, check_size
 
 Array = npt.NDArray[Any]
@@ -359,6 +360,8 @@ class Graph:
 
     def constant(self, array: Any, dtype: Any = None, name: str | None = None) -> Value:
         """Put an array into the graph. It is not copied; do not change it afterwards."""
+        if (trace := trace_of(array)) is not None:
+            trace.end("a constant is made from the extent")
         try:
             data = np.asarray(array)
         except (ValueError, TypeError, OverflowError) as error:
@@ -390,6 +393,8 @@ class Graph:
                     f"got {item.name!r} of graph {item.graph.name!r}"
                 )
             return item
+        if (trace := trace_of(item)) is not None:
+            trace.end(f"{what}: a constant is made from the extent")
         if isinstance(item, (bool, int, float, complex)) and dtype is not None:
             return self.constant(_number(item, dtype, what))
         try:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.errors import GraphError, TypeRuleError
+from rlx.ir.traced import Traced, TracedFloat
 from rlx.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def _as_int(value: Any) -> int:
         raise TypeError
     if not -(2**63) <= value < 2**63:
         raise ValueError
-    return int(value)
+    return value if isinstance(value, Traced) else int(value)
 
 
 def _as_ints(value: Any) -> tuple[int, ...]:
@@ -46,7 +47,7 @@ def _as_float(value: Any) -> float:
         return value
     if isinstance(value, (str, bytes)):
         raise TypeError
-    return float(value)
+    return value if isinstance(value, TracedFloat) else float(value)
 
 
 def _as_floats(value: Any) -> tuple[float, ...]:

@@ -330,7 +330,7 @@ class Context:
             Equal parts of the extent that depend on one another, in order.
         """
         self.calls.append(
-            Call(kernel, tuple(args), attrs or {}, extent, grain, int(cost), self._node, tuple(inplace), phases)
+            Call(kernel, tuple(args), attrs or {}, extent, grain, math.trunc(cost), self._node, tuple(inplace), phases)
         )
 
     def copy(self, source: Operand, target: Operand, nbytes: int) -> None:

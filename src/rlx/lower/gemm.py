@@ -108,7 +108,7 @@ def plan_pack(
         "group_stride": group_stride if group_stride is not None else k * n,
     }
     cost = groups * k * n * ITEM_SIZE[dtype] / 8
-    return Plan(f"pack_b.{dtype}", attrs, groups * -(-n // nr), 1, 0, int(cost) + 50)
+    return Plan(f"pack_b.{dtype}", attrs, groups * -(-n // nr), 1, 0, math.trunc(cost) + 50)
 
 
 def encode_steps(steps: Sequence[Step]) -> AttrValue:
@@ -163,7 +163,7 @@ def task_ns() -> float:
 def gemm_cost(m: int, n: int, k: int, batch: int, dtype: str, level: str) -> float:
     """Nanoseconds on one core: arithmetic or the read of B, whichever takes longer."""
     size = ITEM_SIZE[dtype]
-    flops = 2.0 * m * n * k * size / 4
+    flops = m * n * k * (size * 0.5)
     return batch * max(flops / costs.of(level).flops, size * n * k / costs.of(level).read) + 60
 
 
@@ -185,7 +185,7 @@ def gemm_blocks(
     """Rows, columns and depth (mc, nc, kc) of a task; only kc influences the bits."""
     kc = kc or k_block(k)
     l2 = l2_block(mr)
-    want = int(min(16, max(1, cost / task_ns())))
+    want = math.trunc(min(16, max(1, cost / task_ns())))
     tiles = max(1, -(-m // mr))
     rows = max(1, -(-m // tiles))
     unit = (8 if m <= 3 else 4 if m <= 6 and mr > 6 else 6) * nr
@@ -285,7 +285,7 @@ def plan_matmul(
         **tail_attrs(size, work, clamp, steps, out_size),
     }
     extent = items * -(-m // mc) * -(-n // nc)
-    return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, int(cost))
+    return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, math.trunc(cost))
 
 
 def plan_matvec(
@@ -311,7 +311,7 @@ def plan_matvec(
     isa = level_of(name, level)
     items = math.prod(dim[0] for dim in batch)
     cost = items * m * k * ITEM_SIZE[dtype] / costs.of(level).read + 60
-    blocks = int(min(16, max(1, cost / task_ns())))
+    blocks = math.trunc(min(16, max(1, cost / task_ns())))
     mc = split(m, -(-blocks // max(1, items)), 8)
     attrs: dict[str, AttrValue] = {
         "M": m,
@@ -325,4 +325,4 @@ def plan_matvec(
     }
     cost *= 2.0 if isa == "baseline" else 1.0
     extent = items * -(-m // mc)
-    return Plan(name, attrs, extent, 1 if extent > 1 else 0, 0, int(cost))
+    return Plan(name, attrs, extent, 1 if extent > 1 else 0, 0, math.trunc(cost))

@@ -192,7 +192,7 @@ def plan_conv(
         **tail_attrs(size, work, clamp, steps, out_size),
     }
     extent = s.groups * -(-s.rows // mc) * -(-s.oc // nc)
-    return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, int(cost))
+    return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, math.trunc(cost))
 
 
 def plan_depthwise(
@@ -222,8 +222,8 @@ def plan_depthwise(
     channels = s.groups * s.oc
     cost = s.rows * channels * size / 4 * (2.0 * s.depth / (0.4 * costs.of(isa).flops) + 0.1)
     extent = s.batch * s.out[0] * s.out[1]
-    grain = max(1, int(extent * task_ns() / max(1.0, cost)))
-    return Plan(name, attrs, extent, grain if grain < extent else 0, work, int(cost) + 60)
+    grain = max(1, math.trunc(extent * task_ns() / max(1.0, cost)))
+    return Plan(name, attrs, extent, grain if grain < extent else 0, work, math.trunc(cost) + 60)
 
 
 def conv_transpose_shape(
@@ -321,7 +321,7 @@ def plan_conv_transpose(
     cost = phases * gemm_cost(-(-rows // phases), max(oc, nr), depth, s.groups, dtype, isa)
     kc = k_block(s.depth // merge)
     nc = max(nr, oc if merge > 1 else split(oc, -(-oc * kc * size // l2_block(mr)), nr))
-    tasks = int(min(16, max(1, cost / task_ns())))
+    tasks = math.trunc(min(16, max(1, cost / task_ns())))
     mc = max(mr, -(-rows // tasks))
     narrow = out_size is not None and out_size != size
     work = mr * ((kc + 2 * nr - 1) // nr * nr) + (mc * nc if narrow else 0)
@@ -342,4 +342,4 @@ def plan_conv_transpose(
         if w
     )
     extent = s.groups * -(-oc // nc) * blocks
-    return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, int(cost))
+    return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, math.trunc(cost))

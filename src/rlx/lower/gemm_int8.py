@@ -102,8 +102,8 @@ def plan_pack(
 def _blocks(m: int, n: int, k: int, items: int, isa: str, mr: int, nr: int) -> tuple[int, int, int]:
     """Rows and columns of a task, and the cost of everything in ns."""
     macs = items * m * max(n, nr) * k
-    cost = int(max(macs / costs.of(isa).macs_i8, items * n * k / costs.of(isa).read)) + 80
-    want = int(min(16, max(1, cost / gemm.task_ns())))
+    cost = math.trunc(max(macs / costs.of(isa).macs_i8, items * n * k / costs.of(isa).read)) + 80
+    want = math.trunc(min(16, max(1, cost / gemm.task_ns())))
     tiles = max(1, -(-m // mr))
     rows = max(1, -(-m // tiles))
     nc = max(nr, min(-(-n // nr) * nr, 64 * nr))
@@ -232,9 +232,9 @@ def plan_depthwise(
         **quant.attrs(),
         "steps": gemm.encode_steps(steps),
     }
-    cost = int(s.rows * s.groups * s.depth / (4.0 if isa == "baseline" else 16.0)) + 60
+    cost = math.trunc(s.rows * s.groups * s.depth / (4.0 if isa == "baseline" else 16.0)) + 60
     extent = s.batch * s.out[1]
-    grain = max(1, int(extent * gemm.task_ns() / cost))
+    grain = max(1, math.trunc(extent * gemm.task_ns() / cost))
     return Plan(
         "conv_depthwise.int8@nhwc", attrs, extent, grain if grain < extent else 0, work, cost
     )

@@ -13,7 +13,7 @@ from rlx.ir.types import normal_axis
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of, short
 from rlx.lower.program import Operand
 from rlx.lower.region import broadcast_strides
-from rlx.ops.view import normal_stop
+from rlx.ops.view import bounds, normal_stop
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -118,7 +118,7 @@ def lower_slice(ctx: Context, node: Node) -> None:
     steps = node.attrs["steps"] or (1,) * len(axes)
     for axis, first, stop, step in zip(axes, node.attrs["starts"], node.attrs["stops"], steps, strict=True):
         axis = normal_axis(axis, len(shape), "slice")
-        begin, _, _ = slice(first, normal_stop(stop, step), step).indices(shape[axis])
+        begin, _ = bounds(shape[axis], first, normal_stop(stop, step), step)
         start += begin * strides[axis] if target[axis] else 0
         strides[axis] *= step
     place = ctx.operand(x)

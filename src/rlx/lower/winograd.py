@@ -1,5 +1,6 @@
 """Numbers that lowering needs for the Winograd kernel (see isa/winograd.c)."""
 
+import math
 from collections.abc import Sequence
 
 from rlx.lower import gemm
@@ -57,4 +58,4 @@ def plan_conv(
         "steps": gemm.encode_steps(steps),
     }
     extent = -(-total // tiles)
-    return Plan("conv_winograd.f32@nhwc", attrs, extent, 1 if extent > 1 else 0, work, int(cost) + 100)
+    return Plan("conv_winograd.f32@nhwc", attrs, extent, 1 if extent > 1 else 0, work, math.trunc(cost) + 100)

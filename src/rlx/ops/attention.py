@@ -10,6 +10,7 @@ from rlx import dtypes
 from rlx.dtypes import FLOATS, DType, bool_
 from rlx.errors import TypeRuleError
 from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample, Tolerance
+from rlx.ir.traced import sqrt
 from rlx.ir.types import TensorType, broadcast
 from rlx.ops._rules import Rng, data, require_dtype, require_rank, same_dtype
 
@@ -141,7 +142,7 @@ def _attention_in_ops(q: Any, k: Any, v: Any, mask: Any = None, lens: Any = None
         k_view=view(k, kv, sk, d),
         v_view=view(v, kv, sk, dv),
         tokens=q.rank == 3,
-        scale=1 / math.sqrt(d) if scale is None else scale,
+        scale=1 / sqrt(d) if scale is None else scale,
         softcap=softcap,
         causal=causal,
         past=sk - sq if past is None else past,

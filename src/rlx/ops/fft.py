@@ -1,6 +1,5 @@
 """Fourier transforms with NumPy's conventions, short-time transforms, windows, complex views."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from rlx.dtypes import COMPLEX, DType, c64, c128, f32, f64
 from rlx.errors import TypeRuleError
 from rlx.ir.dims import AnyDim
 from rlx.ir.opdef import EXACT, Array, Attr, ErrorSample, OpDef, Sample, Tolerance
+from rlx.ir.traced import sqrt
 from rlx.ir.types import TensorType, normal_axis
 from rlx.ops._rules import Rng, data, require_dtype, require_rank
 
@@ -105,7 +105,7 @@ def _infer_irfft(x: TensorType, *, n: int | None, axis: int, norm: str) -> tuple
 def factor(norm: str, n: int, inverse: bool) -> float:
     """Scale of a transform."""
     if norm == "ortho":
-        return 1 / math.sqrt(n)
+        return 1 / sqrt(n)
     return 1 / n if (norm == "backward") == inverse else 1.0
 
 

@@ -18,6 +18,7 @@ from rlx.dtypes import DType
 from rlx.errors import SizeError, TypeRuleError
 from rlx.ir.dims import AnyDim
 from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample, Tolerance
+from rlx.ir.traced import trace_of
 from rlx.ir.types import TensorType, normal_axis, static_shape
 from rlx.ops import binary, index, movement, unary
 from rlx.ops._rules import Rng, data, require_dtype, require_rank
@@ -251,6 +252,8 @@ def _whole_factor(places: Array, n: int) -> int | None:
 def _decompose_resize(x: Any, **attrs: Any) -> Any:
     graph, dtype = x.graph, x.dtype
     shape = _sizes(x.type, attrs["sizes"], attrs["scales"])
+    if (trace := trace_of([s for s, t in zip(x.shape, shape, strict=True) if s != t])) is not None:
+        trace.end("resize: tables of places are made from the extent")
     plan = axis_plan(static_shape(x.shape, "resize"), static_shape(shape, "resize"), attrs)
     y = x
     if attrs["mode"] == "nearest":

@@ -106,11 +106,25 @@ expand = OpDef(
 )
 
 
+def bounds(d: int, start: int, stop: int | None, step: int) -> tuple[int, int]:
+    """First index and number of items of d[start:stop:step], as `slice.indices` gives them, also for traced sizes."""
+    low, high = (0, d) if step > 0 else (-1, d - 1)
+
+    def clamp(i: int) -> int:
+        i = i + d if i < 0 else i
+        return low if i < low else high if i > high else i
+
+    first = clamp(start)
+    last = (high if step > 0 else low) if stop is None else clamp(stop)
+    span = last - first if step > 0 else first - last
+    return first, max(0, -(-span // abs(step)))
+
+
 def _slice_size(d: AnyDim, start: int, stop: int | None, step: int) -> tuple[AnyDim, int]:
     """(size, first index) of d[start:stop:step]."""
     if isinstance(d, int):
-        first, last, _ = builtins.slice(start, stop, step).indices(d)
-        return len(range(first, last, step)), first
+        first, count = bounds(d, start, stop, step)
+        return count, first
     if step == 1 and start >= 0 and stop is None:
         return d - start, start
     if step == 1 and start >= 0 and stop is not None and stop < 0:

@@ -10,6 +10,7 @@ from rlx.dtypes import f32, f64
 from rlx.errors import ExecutionError
 from rlx.ir.graph import CONSTANT, INPUT, PARAM, Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array, OpDef
+from rlx.ir.traced import trace_of
 from rlx.ir.types import static_shape
 from rlx.passes.stored import kept_widenings
 
@@ -153,6 +154,9 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
                 folded.add(node)
     if not folded:
         return graph
+    for value in folded:
+        if (trace := trace_of([*value.shape, *value.node.attrs.values()])) is not None:
+            trace.end(f"{value.node.place}: a constant is made from the extent")
     wanted: dict[str, Value] = {}
     for node in graph.nodes:
         if node in folded:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rlx.ir.graph import Node, Value
 from rlx.ir.types import normal_axis, static_shape
-from rlx.ops.view import normal_stop
+from rlx.ops.view import bounds, normal_stop
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def _sliced(view: View, node: Node) -> View:
     shape, strides, offset = list(view.shape), list(view.strides), view.offset
     for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
         axis = normal_axis(axis, len(shape), "slice")
-        indices = range(*slice(start, normal_stop(stop, step), step).indices(shape[axis]))
-        offset += (indices.start if len(indices) else 0) * strides[axis]
-        shape[axis], strides[axis] = len(indices), strides[axis] * step
+        first, count = bounds(shape[axis], start, normal_stop(stop, step), step)
+        offset += (first if count else 0) * strides[axis]
+        shape[axis], strides[axis] = count, strides[axis] * step
     return View(view.base, offset, tuple(shape), tuple(strides))
 
 

@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 # Combinations of sizes that an executable keeps.
-VARIANTS = 64
+VARIANTS = 128
 
 
 @dataclass(frozen=True)

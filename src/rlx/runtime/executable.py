@@ -39,6 +39,7 @@ from rlx.runtime.binding import (
 )
 from rlx.runtime.cache import LRU, VARIANTS
 from rlx.runtime.extent import ExtentReport, Extents, bind_options
+from rlx.runtime.family import Families, Place
 from rlx.runtime.lifecycle import LifeCycle
 from rlx.runtime.manifest import IoDtypeManifest
 from rlx.runtime.report import (
@@ -111,6 +112,7 @@ class CompiledGraph(Stateful, LifeCycle):
         self._rng = make_state(options.rng)
         self._extents = bind_options(graph, options)
         self._bound = self._extents.full
+        self._families = Families(options, self._extents.upper, self._extents.bind)
         self._open = sorted(self._bound.symbols())
         self._handles = handles_of(self._bound)
         self._full: Variant | Staged | None = None
@@ -136,6 +138,20 @@ class CompiledGraph(Stateful, LifeCycle):
                 raise out_of_memory(error, self.graph.name) from None
             settle(compiled)
         return self._own(variant)
+
+    def _at(self, wanted: Mapping[str, int]) -> Variant | Staged:
+        """The program of extents."""
+        wide = self._extents.wide({}, wanted)
+
+        def exact(sizes: Mapping[str, int]) -> Any:
+            return self._make(self._extents.bind(sizes), wide)
+
+        if is_dynamic(self._extents.graph):
+            made: Variant | Staged = exact(wanted)
+            return made
+        place = Place(self._store, self._threads, self.graph.name, self._rng, wide, self._scratch)
+        with collector_paused():
+            return self._own(self._families.make(wanted, exact, place))
 
     def _own(self, variant: Variant) -> Variant:
         """Programs of one executable never run at the same time, and use the same scratch where it is large enough."""
@@ -410,6 +426,7 @@ class CompiledGraph(Stateful, LifeCycle):
             raise BindingError(f"graph {self.graph.name!r}: parameter {name!r} must be linked at full extents, "
                                f"got {self._extents.actual}\nhint: set_active_extent(name, None) before, again after")
         self._extents = Extents(with_inputs(self._extents.graph, {name}), self._extents.upper)
+        self._families = Families(self.options, self._extents.upper, self._extents.bind)
         self._bound = self._extents.full
         self._variants.clear()
         self._full = self._variant = None if self._open else self._make(self._bound)
@@ -458,7 +475,7 @@ class CompiledGraph(Stateful, LifeCycle):
                 elif wanted:
                     variant = self._variants.get(key)
                     if variant is None:
-                        variant = self._make(self._extents.bind(wanted), self._extents.wide({}, wanted))
+                        variant = self._at(wanted)
                         self._variants.put(key, variant)
                         self._dirty = True
             except RlxError as error:

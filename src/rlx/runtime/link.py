@@ -2,20 +2,25 @@
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx import costs
 from rlx._kernels import _interp
 from rlx.errors import LoweringError
+from rlx.ir.opdef import Array
+from rlx.ir.traced import TracedFloat, trace_of
 from rlx.lower.program import AttrItem, AttrValue, BodyRef, EwRef, Program
 from rlx.runtime.kernels import KernelRow, KernelTable
 
 
 def float_word(value: float) -> int:
     """The bits of a double as a signed 64-bit integer."""
+    if isinstance(value, TracedFloat):
+        traced: int = value.trace.number(value.values.astype(np.float64).view(np.int64))
+        return traced
     word: int = struct.unpack("<q", struct.pack("<d", value))[0]
     return word
 
@@ -39,7 +44,7 @@ def lay_out(row: KernelRow, attrs: Mapping[str, AttrValue]) -> list[AttrItem]:
             fixed += [size + len(tail), len(value)]
             tail += value
         elif field.kind == "float":
-            fixed.append(float(value))  # type: ignore[arg-type]
+            fixed.append(value * 1.0 if trace_of(value) is not None else float(value))  # type: ignore[operator, arg-type]
         else:
             fixed.append(value)  # type: ignore[arg-type]
     return fixed + tail
@@ -47,7 +52,26 @@ def lay_out(row: KernelRow, attrs: Mapping[str, AttrValue]) -> list[AttrItem]:
 
 def pack_attrs(row: KernelRow, attrs: Mapping[str, AttrValue]) -> list[int]:
     """The words of `attrs`: floats as bit copies, integers as they are."""
-    return [float_word(v) if isinstance(v, float) else int(v) for v in lay_out(row, attrs)]  # type: ignore[arg-type]
+    return [float_word(v) if isinstance(v, float) else v for v in lay_out(row, attrs)]  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A program as lists of numbers in the order of `_interp.Program`, and what must live as long as it."""
+
+    columns: tuple[list[int], ...]
+    n_slots: int
+    kept: list[object]
+
+    def link(self, arrays: Sequence[Array] | None = None) -> _interp.Program:
+        """The thunks of these numbers, or of others in the same order."""
+        fns, extents, grains, phases, nodes, estimates, words, starts, slots, offsets, ends = arrays or self.arrays()
+        return _interp.Program(fns, extents, grains, phases, nodes, estimates, words, starts, slots, offsets, ends,
+                               self.n_slots, self.kept)
+
+    def arrays(self) -> list[Array]:
+        """The columns as arrays of 64-bit integers."""
+        return [np.array(c, np.int64) for c in self.columns]
 
 
 def link(program: Program, table: KernelTable, keep: list[object] | None = None) -> _interp.Program:
@@ -58,6 +82,11 @@ def link(program: Program, table: KernelTable, keep: list[object] | None = None)
     LoweringError
         A kernel does not exist or its attributes do not fit its layout.
     """
+    return assemble(program, table, keep).link()
+
+
+def assemble(program: Program, table: KernelTable, keep: list[object] | None = None) -> Assembled:
+    """As `link`, before the numbers become thunks."""
     _interp.set_split_ns(int(costs.of(table.level).split_ns))
     kept: list[object] = keep if keep is not None else []
     fns, extents, grains, phases, nodes, estimates = [], [], [], [], [], []
@@ -97,13 +126,8 @@ def link(program: Program, table: KernelTable, keep: list[object] | None = None)
             offsets.append(0 if arg is None else arg.operand.buffer.offset + arg.operand.offset)
         arg_starts.append(len(slots))
 
-    def ints(values: list[int]) -> npt.NDArray[np.int64]:
-        return np.array(values, np.int64)
-
-    return _interp.Program(
-        ints(fns), ints(extents), ints(grains), ints(phases), ints(nodes), ints(estimates), ints(words), ints(starts),
-        ints(slots), ints(offsets), ints(arg_starts), program.n_slots, kept,
-    )
+    return Assembled((fns, extents, grains, phases, nodes, estimates, words, starts, slots, offsets, arg_starts),
+                     program.n_slots, kept)
 
 
 def one_call(
@@ -112,7 +136,7 @@ def one_call(
 ) -> _interp.Program:
     """A program that is one kernel call; arguments are (slot, offset) or absent, attributes have no names left."""
 
-    def ints(*values: int) -> npt.NDArray[np.int64]:
+    def ints(*values: int) -> Array:
         return np.array(values, np.int64)
 
     return _interp.Program(

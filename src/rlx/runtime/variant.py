@@ -79,18 +79,25 @@ class Variant:
         What may also be given at the size of a bucket.
     scratch : array, optional
         Used if it is large enough, by programs that never run at the same time.
+    linked : _interp.Program, optional
+        The thunks, if they are made already.
+    params : mapping of name to shape, optional
+        Shapes of parameters, if not those in the graph.
     """
 
     def __init__(
         self, compiled: "Compiled", store: WeightStore, threads: int, name: str, state: _interp.RunState | None = None,
         like: "Variant | None" = None, *, wide: Wide | None = None,
-        scratch: Array | None = None,
+        scratch: Array | None = None, linked: _interp.Program | None = None,
+        params: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.compiled = compiled
         self.store = store
         self.threads = threads
         self.name = name
-        self.linked: _interp.Program = link(compiled.program, compiled.table) if like is None else like.linked
+        if linked is None:
+            linked = link(compiled.program, compiled.table) if like is None else like.linked
+        self.linked: _interp.Program = linked
         program = compiled.program
         ins = [(p.name, p.dtype.numpy, p.shape, program.input_slot(i)) for i, p in enumerate(program.inputs)]
         outs = [(p.name, p.dtype.numpy, p.shape, program.output_slot(i)) for i, p in enumerate(program.outputs)]
@@ -104,7 +111,9 @@ class Variant:
         need = max(64, program.arena_bytes)
         self.scratch: Array = scratch if scratch is not None and scratch.nbytes >= need else aligned(need)
         self.executor.bind(0, self.scratch)
-        self._param_shapes = {v.node.name: static_shape(v.shape, v.name) for v in compiled.graph.params}
+        if params is None:
+            params = {v.node.name: static_shape(v.shape, v.name) for v in compiled.graph.params}
+        self.params = params
         self.raw_outputs: list[Array] | None = None
         if like is None:
             compiled.release()
@@ -129,7 +138,7 @@ class Variant:
                 name = weight.param
                 what = f"parameter {name!r} of graph {self.name!r}"
                 axes = self.helper.wide.params.get(name, frozenset())
-                array = rows_of_param(params[name], self._param_shapes[name], axes, what)
+                array = rows_of_param(params[name], self.params[name], axes, what)
                 self.executor.bind(program.weight_slot(i), self.store.get(weight, array))
 
     def kept_outputs(self) -> list[Array]:
