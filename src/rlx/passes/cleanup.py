@@ -154,9 +154,9 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
                 folded.add(node)
     if not folded:
         return graph
-    for value in folded:
-        if (trace := trace_of([*value.shape, *value.node.attrs.values()])) is not None:
-            trace.end(f"{value.node.place}: a constant is made from the extent")
+    for node in folded:
+        if (trace := trace_of([*(d for v in node.outputs for d in v.shape), *node.attrs.values()])) is not None:
+            trace.end(f"{node.place}: a constant is made from the extent")
     wanted: dict[str, Value] = {}
     for node in graph.nodes:
         if node in folded:

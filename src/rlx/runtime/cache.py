@@ -11,8 +11,9 @@ from rlx.errors import ConfigError
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-# Combinations of sizes that an executable keeps.
+# Combinations of sizes and extents that an executable keeps, and combinations that depend on data, per stage.
 VARIANTS = 128
+STAGES = 64
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from rlx.lower.program import Port
 from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.specialise import specialise
 from rlx.runtime.binding import Helper, Wide
-from rlx.runtime.cache import LRU, VARIANTS
+from rlx.runtime.cache import LRU, STAGES
 
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
@@ -115,7 +115,7 @@ class Staged:
         self.make: Callable[[Graph], Variant | Staged] = lambda part: make(part, wide)
         self.cut = Cut(graph)
         self.first = self.make(self.cut.first)
-        self.later: LRU[tuple[int, ...], Variant | Staged] = LRU(VARIANTS)
+        self.later: LRU[tuple[int, ...], Variant | Staged] = LRU(STAGES)
         self.params: Mapping[str, Array] = {}
         self.executor = self
         self.compiled: Compiled = self.first.compiled
