@@ -513,6 +513,7 @@ class CompiledGraph(Stateful, LifeCycle):
 
     def _let_go(self) -> None:
         self._full = self._variant = self._scratch = None
+        self._families = Families(self.options, self._extents.upper, self._extents.bind)
         self._variants = LRU(VARIANTS)
         self._store = WeightStore(self._store.table)
         self._params = dict.fromkeys(self._params)
