@@ -155,7 +155,7 @@ static void rlx_pool_join(rlx_pool *p, rlx_seat *seat, int index) {
             *p->frame->error = error;
         pthread_mutex_unlock(&p->lock);
     }
-    atomic_store_explicit(&seat->working, 0, memory_order_release);
+    atomic_store(&seat->working, 0);
     atomic_fetch_sub_explicit(&p->gate, 1, memory_order_acq_rel);
     if (atomic_load(&p->waiting)) {
         atomic_fetch_add(&p->done, 1);
@@ -193,6 +193,7 @@ static void *rlx_pool_main(void *arg) {
         int64_t idle = rlx_pool_now() - since;
         int active = atomic_load_explicit(&p->active, memory_order_relaxed) != 0;
         if (idle > (active ? idle_limit : RLX_SPIN_NS)) {
+            rlx_settle_mask(seat);
             rlx_pool_sleep(p, gate);
             rlx_avoid(caller->cpu);
             since = rlx_pool_now();
@@ -200,6 +201,7 @@ static void *rlx_pool_main(void *arg) {
         } else if (active && index == 0 && idle > RLX_PATIENCE_NS && atomic_load(&caller->working) &&
                    rlx_is_stalled(atomic_load(&caller->tid), RLX_LOOK_NS) && atomic_load(&caller->working) &&
                    rlx_give_core(caller)) {
+            rlx_settle_mask(seat);
             rlx_pool_sleep(p, atomic_load(&p->gate));
             rlx_avoid(caller->cpu);
             since = rlx_pool_now();
@@ -259,7 +261,7 @@ static void rlx_pool_leave(int granted) {
     rlx_pool *p = &rlx_the_pool;
     if (granted <= 1)
         return;
-    rlx_take_mask(&p->seats[0], -1);
+    rlx_settle_mask(&p->seats[0]);
     atomic_fetch_sub(&p->active, 1);
     atomic_store(&p->seats[0].tid, 0);
     atomic_flag_clear_explicit(&p->busy, memory_order_release);
@@ -316,7 +318,7 @@ static int rlx_pool_job(const rlx_thunk *t, const rlx_frame *f, int threads, int
     rlx_pool_ring(p, threads - 1 - (p->n_workers - atomic_load(&p->sleeping)));
     rlx_pool_work(p, t, f, &looked);
     uint64_t gate = atomic_fetch_and_explicit(&p->gate, ~RLX_OPEN_BIT, memory_order_acq_rel);
-    atomic_store_explicit(&seat->working, 0, memory_order_relaxed);
+    atomic_store(&seat->working, 0);
     if (gate & RLX_COUNT_MASK)
         rlx_pool_wait(p);
     rlx_take_mask(seat, -1);

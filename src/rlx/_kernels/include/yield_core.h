@@ -39,7 +39,7 @@
 typedef struct rlx_seat {
     _Atomic int32_t tid;       /* 0: nobody sits here */
     _Atomic int32_t working;   /* others wait for it */
-    _Atomic int32_t moved;     /* given a processor: must take its mask back */
+    _Atomic int32_t moved;     /* RLX_MOVED: given a processor, must take its mask back */
     int32_t cpu;               /* where it worked last */
     int64_t used;              /* its CPU time when the caller looked last */
     cpu_set_t mask;            /* what it had, valid while `moved` */
@@ -84,39 +84,52 @@ static inline int rlx_is_stalled(int32_t tid, int64_t ns) {
     return after >= 0 && after - before < ns / 4;
 }
 
+enum { RLX_STAYS, RLX_MOVING, RLX_MOVED };
+
 /* Move a stalled thread to this thread's processor. The caller sleeps next. */
 static inline int rlx_give_core(rlx_seat *seat) {
-    int32_t tid = atomic_load(&seat->tid);
-    int cpu = sched_getcpu();
-    cpu_set_t one;
-    if (cpu < 0 || tid == 0 || atomic_load(&seat->moved))
+    int32_t tid = atomic_load(&seat->tid), stays = RLX_STAYS;
+    int cpu = sched_getcpu(), given = 0;
+    cpu_set_t one, mask;
+    /* From here on the other neither sleeps nor leaves before this is settled. */
+    if (cpu < 0 || tid == 0 || !atomic_compare_exchange_strong(&seat->moved, &stays, RLX_MOVING))
         return 0;
-    if (sched_getaffinity(tid, sizeof(seat->mask), &seat->mask) || !CPU_ISSET(cpu, &seat->mask))
-        return 0;
-    if (CPU_COUNT(&seat->mask) < 2)
-        return 1; /* it will run here once we sleep */
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    atomic_store_explicit(&seat->moved, 1, memory_order_release);
-    if (sched_setaffinity(tid, sizeof(one), &one)) {
-        atomic_store(&seat->moved, 0);
-        return 0;
+    if (atomic_load(&seat->working) && !sched_getaffinity(tid, sizeof(mask), &mask) && CPU_ISSET(cpu, &mask)) {
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        given = 1; /* with one processor it will run here as soon as we sleep */
+        if (CPU_COUNT(&mask) > 1) {
+            seat->mask = mask;
+            if (!sched_setaffinity(tid, sizeof(one), &one)) {
+                atomic_store(&seat->moved, RLX_MOVED);
+                return 1;
+            }
+            given = 0;
+        }
     }
-    return 1;
+    atomic_store(&seat->moved, RLX_STAYS);
+    return given;
 }
 
 /* The moved thread takes its mask back; `home` >= 0: and goes there. */
 static inline void rlx_take_mask(rlx_seat *seat, int home) {
-    if (atomic_load_explicit(&seat->moved, memory_order_acquire)) {
-        if (home >= 0 && home != sched_getcpu() && CPU_ISSET(home, &seat->mask)) {
-            cpu_set_t one;
-            CPU_ZERO(&one);
-            CPU_SET(home, &one);
-            sched_setaffinity(0, sizeof(one), &one);
-        }
-        sched_setaffinity(0, sizeof(seat->mask), &seat->mask);
-        atomic_store(&seat->moved, 0);
+    if (atomic_load_explicit(&seat->moved, memory_order_acquire) != RLX_MOVED)
+        return;
+    if (home >= 0 && home != sched_getcpu() && CPU_ISSET(home, &seat->mask)) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(home, &one);
+        sched_setaffinity(0, sizeof(one), &one);
     }
+    sched_setaffinity(0, sizeof(seat->mask), &seat->mask);
+    atomic_store(&seat->moved, RLX_STAYS);
+}
+
+/* Before a thread leaves or sleeps: whoever is moving it must be done. */
+static inline void rlx_settle_mask(rlx_seat *seat) {
+    while (atomic_load(&seat->moved) == RLX_MOVING)
+        sched_yield();
+    rlx_take_mask(seat, -1);
 }
 
 /* Leave a processor that another participant works on, if there is any other. */
