@@ -21,7 +21,7 @@ from rlx.ir.dims import AnyDim, Dim
 from rlx.ir.graph import Value, clean_bools
 from rlx.ir.opdef import Array
 from rlx.lower.program import NodeInfo, Port
-from rlx.runtime.interchange import foreign, writeable
+from rlx.runtime.interchange import foreign, from_dlpack, writeable
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
@@ -167,6 +167,8 @@ def shape_of(value: Any, what: str) -> tuple[int, ...]:
         shape: tuple[int, ...] = value.shape
         return shape
     try:
+        if hasattr(value, "__dlpack__") and not hasattr(value, "shape"):
+            return from_dlpack(value).shape
         return tuple(np.shape(value))
     except RlxError:
         raise
