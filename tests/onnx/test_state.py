@@ -152,6 +152,57 @@ def test_tensor_scatter_writes_a_linked_cache_in_place() -> None:
         m.run({"x": np.zeros((1, 1, 2), F)})
 
 
+def noise(options: rlx.CompileOptions | None = None) -> Model:
+    from rlx.testing.onnx_models import proto
+
+    nodes = [node("RandomNormalLike", ["x"], ["n"]), node("Add", ["x", "n"], ["y"])]
+    file = proto(nodes, {"x": np.zeros(3, F)}, ["y"])  # type: ignore[arg-type]
+    loaded = rlx.load(file.SerializeToString(), options=options)
+    assert isinstance(loaded, Model)
+    return loaded
+
+
+def test_r25_models_draw_from_a_stream_of_their_own() -> None:
+    x = {"x": np.zeros(3, F)}
+    m = noise(rlx.CompileOptions(rng=rlx.RngOptions(seed=3)))
+    first, second, third = (m.run(x)["y"] for _ in range(3))
+    assert len(np.unique(np.concatenate([first, second, third]))) == 9
+    m.set_rng(rlx.RngOptions(seed=3))
+    np.testing.assert_array_equal(m.run(x)["y"], first)
+    clone = m.clone()
+    clone.set_rng(rlx.RngOptions(seed=4))
+    np.testing.assert_array_equal(m.run(x)["y"], second)
+    assert not np.array_equal(clone.run(x)["y"], first)
+    assert (m.rng.seed, clone.rng.seed) == (3, 4)
+    m.run({"x": np.zeros(2, F)})  # another program of the same stream
+    assert not np.array_equal(m.run(x)["y"], third)
+    m.set_rng(rlx.RngOptions(backend="zero"))
+    np.testing.assert_array_equal(m.run(x)["y"], 0)
+    with pytest.raises(rlx.ConfigError, match="RngOptions"):
+        m.set_rng(7)  # type: ignore[arg-type]
+
+
+def test_plans_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state that grows is a new shape at every step; what is kept of them does not grow."""
+    from rlx.onnx import plans
+
+    nodes = [node("Concat", ["past", "x"], ["present"], axis=0), node("Softmax", ["present"], ["s"], axis=0),
+             node("ReduceSum", ["s"], ["total"], keepdims=0)]
+    m = model(nodes, {"past": np.zeros(0, F), "x": np.zeros(1, F)}, ["present", "total"])  # type: ignore[arg-type]
+    m.bind_handle("past", np.zeros(0, F))
+    m.link("present", "past")
+    monkeypatch.setattr(plans, "MAX_BYTES", 5 * plans.CALL_BYTES)
+    for k in range(1, 41):
+        out = m.run({"x": F([k])})
+        np.testing.assert_array_equal(out["present"], np.arange(k) + 1)
+        np.testing.assert_allclose(out["total"], 1, rtol=1e-5)
+        assert m.memory_report().variants <= 6
+    gc.collect()
+    from rlx.runtime.variant import Variant
+
+    assert sum(isinstance(o, Variant) and o.name == "test" for o in gc.get_objects()) <= 6
+
+
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "soak_state.py"
 MODELS = pathlib.Path(os.environ.get("RLX_MODELS", "~/.cache/rlx-models")).expanduser()
 
@@ -164,15 +215,15 @@ def tool() -> object:
     return module
 
 
+STATEFUL = [p for p in sorted(MODELS.glob("*.onnx")) if tool().setup(p) is not None]  # type: ignore[attr-defined]
+
+
 @pytest.mark.models
-@pytest.mark.skipif(not MODELS.is_dir(), reason="no model files: set RLX_MODELS")
-@pytest.mark.parametrize("path", sorted(MODELS.glob("*.onnx")) if MODELS.is_dir() else [], ids=lambda p: p.stem)
+@pytest.mark.skipif(not STATEFUL, reason="no model files: set RLX_MODELS")
+@pytest.mark.parametrize("path", STATEFUL, ids=lambda p: p.stem)
 def test_models_with_state_run_through_linked_handles(path: pathlib.Path) -> None:
     """Bit for bit what feeding the state by hand gives; `tools/soak_state.py` runs 10,000 steps."""
     soak = tool()
-    known = soak.setup(path)  # type: ignore[attr-defined]
-    if known is None:
-        pytest.skip("carries no state")
     found = soak.soak(path, 120)  # type: ignore[attr-defined]
-    assert found["buffers"] == 2 * len(known[0])
+    assert found["buffers"] == 2 * len(soak.setup(path)[0])  # type: ignore[attr-defined]
     assert found["traced"] < 1 << 16

@@ -479,6 +479,12 @@ cdef class RunState:
         self.state.trip = 0
         self.state.reserved = 0
 
+    def reset(self, uint64_t seed, int32_t backend):
+        """Start a new stream; whatever draws from this state goes on with it."""
+        self.state.seed = seed
+        self.state.counter = 0
+        self.state.backend = backend
+
     @property
     def seed(self):
         """Seed of all streams."""

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rlx._kernels import _interp
 from rlx.compiler import compile_static
 from rlx.errors import ExecutionError, FormatError
 from rlx.ir.graph import Graph
@@ -61,8 +62,11 @@ class Core(Plans):
         frames: Sequence[Frame] = (),
         *,
         declare: bool = False,
+        rng: _interp.RunState | None = None,
     ) -> None:
         super().__init__(block.name or "graph")
+        if rng is not None:
+            self.rng = rng
         self.model = model
         self.block = block
         self.inputs = tuple(inputs)
@@ -71,14 +75,15 @@ class Core(Plans):
         self.declare = declare
 
     def twin(self) -> "Core":
-        return Core(self.model, self.block, self.inputs, self.outer, self.frames, declare=self.declare)
+        rng = _interp.RunState(self.rng.seed, self.rng.counter, self.rng.backend)
+        return Core(self.model, self.block, self.inputs, self.outer, self.frames, declare=self.declare, rng=rng)
 
     def compile(self, graph: Graph) -> Variant:
         """Compile a segment; weights are shared with all others of the file."""
         compiled = compile_static(graph, self.model.options)
         if self.model.store is None:
             self.model.store = WeightStore(compiled.table, self.model.tensors.discard)
-        variant = Variant(compiled, self.model.store, self.model.threads, self.name)
+        variant = Variant(compiled, self.model.store, self.model.threads, self.name, self.rng)
         variant.upload({})
         if compiled.owned:
             graph.dismantle()

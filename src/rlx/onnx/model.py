@@ -16,7 +16,7 @@ from rlx.onnx.messages import File, Type, read_file
 from rlx.onnx.planned import Declared, PlannedModel
 from rlx.onnx.tensors import TensorReader, type_name
 from rlx.options import CompileOptions, default_threads
-from rlx.runtime.variant import collector_paused
+from rlx.runtime.variant import collector_paused, make_state
 
 
 def _declared(t: Type, default: bool = False) -> Declared:
@@ -62,7 +62,7 @@ class Model(PlannedModel):
         self._shared = Shared(functions, options, threads or options.threads or default_threads(), tensors, standard)
         super().__init__(
             proto.graph.name or name,
-            Core(self._shared, block, tuple(inputs), declare=True),
+            Core(self._shared, block, tuple(inputs), declare=True, rng=make_state(options.rng)),
             options,
             inputs,
             {v.name: _declared(v.type) for v in proto.graph.output},

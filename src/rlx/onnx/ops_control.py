@@ -261,7 +261,8 @@ def _body_core(n: NodeContext, body: Block, scope: Scope) -> tuple[Any, list[Any
         else:
             names.append(name)
             items.append(item)
-    core = Core(n.tracer.model, body, [*body.inputs, *names], Scope(None, constants), n.tracer.frames)
+    core = Core(n.tracer.model, body, [*body.inputs, *names], Scope(None, constants), n.tracer.frames,
+                rng=n.tracer.core.rng)
     return core, items
 
 

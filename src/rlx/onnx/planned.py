@@ -14,7 +14,7 @@ import numpy as np
 from rlx import dtypes
 from rlx._kernels import _interp, _text
 from rlx._kernels._route import Route
-from rlx.errors import BindingError, BindingTypeError, UnknownNameError
+from rlx.errors import BindingError, BindingTypeError, ConfigError, UnknownNameError
 from rlx.machine import check_threads
 from rlx.onnx.elements import numpy_type
 from rlx.onnx.plans import ABSENT, Plans
@@ -25,7 +25,7 @@ from rlx.runtime.stateful import Stateful
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
     from rlx.ir.graph import Graph
-    from rlx.options import CompileOptions
+    from rlx.options import CompileOptions, RngOptions
     from rlx.runtime.report import Explanation, MemoryReport, Profile
     from rlx.runtime.state import Handles
     from rlx.runtime.variant import Variant
@@ -195,6 +195,9 @@ class PlannedModel(Stateful, LifeCycle):
         if threads is not None:
             threads = check_threads(threads)
         root = self._core.plan(values)
+        if self._core.evicted:  # the short cuts hold what was dropped
+            self._direct.clear()
+            self._core.evicted = 0
         executor = self._whole(root, values)
         if executor is not None:
             given = {n: v for n, v in zip(self._inputs, values, strict=True) if v is not ABSENT}
@@ -325,6 +328,23 @@ class PlannedModel(Stateful, LifeCycle):
             else:
                 values.append(ABSENT if declared.default else None)
         return values
+
+    def set_rng(self, options: "RngOptions") -> None:
+        """Seed the random ops anew; the number of the run starts at 0 again."""
+        from rlx.options import RngOptions
+
+        if not isinstance(options, RngOptions):
+            raise ConfigError(f"set_rng: must be given RngOptions, got {type(options).__name__}")
+        self._core.rng.reset(options.seed, int(options.backend == "zero"))
+        for variant in self._programs():
+            variant.executor.state = self._core.rng
+
+    @property
+    def rng(self) -> "RngOptions":
+        """Seed and backend of the random ops."""
+        from rlx.options import RngOptions
+
+        return RngOptions(self._core.rng.seed, "zero" if self._core.rng.backend else "philox")
 
     # -- life cycle ------------------------------------------------------------------------
 

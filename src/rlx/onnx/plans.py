@@ -1,12 +1,16 @@
 """Plans by input shapes: trees of steps, and what follows them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rlx._kernels import _interp
 from rlx.onnx.steps import Finish, Segment, Start, Step, actual, structure
 
 # Input signatures kept per graph.
 MAX_PLANS = 64
+# Scratch and programs of all plans of a graph together; those not used for longest go first. A call counts as much.
+MAX_BYTES = 1 << 28
+CALL_BYTES = 4096
 # An input that was not given and has a default.
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT"})()
 
@@ -19,11 +23,17 @@ class Plans:
     name : str
     plans : dict
         First step by the structure of the inputs.
+    evicted : int
+        Plans dropped to stay within the limits.
+    rng : RunState
+        What random ops draw from.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.plans: dict[Any, Step] = {}
+        self.evicted = 0
+        self.rng = _interp.RunState()
 
     def extend(self, root: Step, values: list[Any], done: int, threads: int) -> Step:
         """The step after the `done` ones that this run has executed; its outcome has not been met before."""
@@ -38,12 +48,22 @@ class Plans:
         key = tuple(map(structure, values))
         root = self.plans.get(key)
         if root is None:
-            if len(self.plans) >= MAX_PLANS:
-                self.plans.pop(next(iter(self.plans)))
+            self._make_room()
             root = self.plans[key] = Start()
         elif len(self.plans) > 1:
             self.plans[key] = self.plans.pop(key, root)  # used last
         return root
+
+    def _make_room(self) -> None:
+        """Drop plans while there are too many, or they hold too much."""
+        held = [sum(map(_held, _segments([root]))) for root in self.plans.values()]
+        total = sum(held)
+        for size in held:
+            if len(self.plans) < MAX_PLANS and total <= MAX_BYTES:
+                return
+            self.plans.pop(next(iter(self.plans)))
+            self.evicted += 1
+            total -= size
 
     def run(self, values: Sequence[Any], threads: int = 0) -> list[Any]:
         """Results for values, imported and compiled on the way where that is needed; not to be changed."""
@@ -74,11 +94,21 @@ class Plans:
 
     def segments(self) -> list[Segment]:
         """All compiled segments."""
-        found: list[Segment] = []
-        stack: list[Step] = list(self.plans.values())
-        while stack:
-            step = stack.pop()
-            if isinstance(step, Segment):
-                found.append(step)
-            stack += step.children.values()
-        return found
+        return _segments(self.plans.values())
+
+
+def _segments(roots: Iterable[Step]) -> list[Segment]:
+    found: list[Segment] = []
+    stack = list(roots)
+    while stack:
+        step = stack.pop()
+        if isinstance(step, Segment):
+            found.append(step)
+        stack += step.children.values()
+    return found
+
+
+def _held(segment: Segment) -> int:
+    """Bytes of a segment that no other shares, roughly."""
+    variant = segment.variant
+    return int(variant.scratch.nbytes) + CALL_BYTES * len(variant.linked)

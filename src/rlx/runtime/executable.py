@@ -54,7 +54,7 @@ from rlx.runtime.report import (
 from rlx.runtime.staged import Staged, is_dynamic
 from rlx.runtime.state import Handles, handles_of, with_inputs
 from rlx.runtime.stateful import Stateful
-from rlx.runtime.variant import Variant, collector_paused, settle
+from rlx.runtime.variant import Variant, collector_paused, make_state, settle
 from rlx.runtime.weights import WeightStore
 
 RunKept = Callable[[Any, list[Array]], list[Array] | None]
@@ -673,8 +673,3 @@ def out_of_memory(error: Exception, name: str) -> SizeError:
     if isinstance(error, SizeError):
         return error
     return SizeError(f"graph {name!r}: sizes must fit the memory that is free, got {error or 'no memory'}")
-
-
-def make_state(options: RngOptions) -> _interp.RunState:
-    """Random state of a new stream."""
-    return _interp.RunState(options.seed, 0, int(options.backend == "zero"))

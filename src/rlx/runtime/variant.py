@@ -12,7 +12,7 @@ from rlx.errors import SizeError
 from rlx.ir.opdef import Array
 from rlx.ir.types import static_shape
 from rlx.lower.program import Program
-from rlx.options import machine_bytes
+from rlx.options import RngOptions, machine_bytes
 from rlx.runtime.binding import Helper, Wide, rows_of_param
 from rlx.runtime.link import link
 from rlx.runtime.weights import WeightStore, aligned
@@ -66,6 +66,11 @@ def check_memory(program: Program, name: str) -> None:
         most = max((b.nbytes for b in program.buffers if b.kind in ("output", "scratch")), default=0)
         raise SizeError(f"graph {name!r}: a run must fit this machine's {machine_bytes():,} bytes, got {need:,} "
                         f"(the largest value has {most:,})")
+
+
+def make_state(options: RngOptions) -> _interp.RunState:
+    """Random state of a new stream."""
+    return _interp.RunState(options.seed, 0, int(options.backend == "zero"))
 
 
 class Variant:
