@@ -27,7 +27,7 @@ def python_files() -> set[str]:
 
 def compiled_modules(levels: tuple[str, ...] = LEVELS) -> set[str]:
     """Modules that must have been built."""
-    compiled = ("_cpu", "_interp", "_protobuf", "_route", "_text", *(f"_isa_{level}" for level in levels))
+    compiled = ("_cpu", "_host", "_interp", "_protobuf", "_route", "_text", *(f"_isa_{level}" for level in levels))
     return {"rlx/_kernels/" + name for name in compiled}
 
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from rlx.backend import Session as Session
     from rlx.backend import compile as compile
     from rlx.backend import compile_lir as compile_lir
+    from rlx.custom import get_include as get_include
+    from rlx.custom import register_op as register_op
+    from rlx.custom import registered_ops as registered_ops
+    from rlx.custom import unregister_op as unregister_op
     from rlx.dtypes import DType as DType
     from rlx.dtypes import bf16 as bf16
     from rlx.dtypes import bool_ as bool_
@@ -52,6 +56,9 @@ if TYPE_CHECKING:
     from rlx.errors import UnsupportedOpError as UnsupportedOpError
     from rlx.ir.graph import Graph as Graph
     from rlx.ir.graph import Value as Value
+    from rlx.ir.opdef import Attr as Attr
+    from rlx.ir.opdef import Sample as Sample
+    from rlx.ir.types import TensorType as TensorType
     from rlx.loading import load as load
     from rlx.options import CompileOptions as CompileOptions
     from rlx.options import RngOptions as RngOptions
@@ -102,6 +109,13 @@ _WHERE = {
     "Session": "rlx.backend",
     "compile": "rlx.backend",
     "compile_lir": "rlx.backend",
+    "register_op": "rlx.custom",
+    "registered_ops": "rlx.custom",
+    "unregister_op": "rlx.custom",
+    "get_include": "rlx.custom",
+    "Attr": "rlx.ir.opdef",
+    "Sample": "rlx.ir.opdef",
+    "TensorType": "rlx.ir.types",
     "GraphModule": "rlx.stages",
     "LirModule": "rlx.stages",
     "show_config": "rlx.showconfig",

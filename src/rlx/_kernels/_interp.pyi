@@ -8,11 +8,12 @@ _Ints: TypeAlias = npt.NDArray[np.int64]
 _Array: TypeAlias = npt.NDArray[Any]
 _Port: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...], int]
 
+CUSTOM: Final[dict[str, tuple[int, str, int]]]
 KERNELS: Final[dict[str, tuple[int, str, int]]]
-PENDING: Final[list[BaseException]]
 
 def trim() -> None: ...
 def set_split_ns(ns: int) -> None: ...
+def set_host(address: int) -> None: ...
 def rows_of(
     capsule: object,
 ) -> tuple[dict[str, tuple[int, str, int]], dict[str, tuple[int, int, int]]]: ...

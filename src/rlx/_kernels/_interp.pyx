@@ -12,7 +12,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from cpython.ref cimport Py_CLEAR, Py_INCREF
+from cpython.ref cimport Py_CLEAR, Py_DECREF, Py_INCREF
 from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -33,6 +33,13 @@ from rlx._kernels.abi cimport (
 import numpy as np
 
 cnp.import_array()
+
+cdef extern from "run_frame.h" nogil:
+    ctypedef struct rlx_run_frame:
+        rlx_frame frame
+        void **keepers
+        void **raised
+    int RLX_ERR_CUSTOM
 
 cdef extern from "pool.h" nogil:
     int rlx_pool_enter(int n)
@@ -120,6 +127,14 @@ cdef struct Plan:
     int64_t n_thunks
 
 
+cdef void leave(const rlx_frame *frame, object exc) noexcept:
+    """Leave an exception for the executor, which raises it when the run has ended."""
+    cdef void **raised = (<const rlx_run_frame *> frame).raised
+    if raised[0] == NULL:
+        Py_INCREF(exc)
+        raised[0] = <void *> exc
+
+
 cdef int execute(const Plan *plan, rlx_frame *frame, int threads) noexcept nogil:
     """Run every thunk in order; on failure say which node in frame.error."""
     cdef int64_t i
@@ -140,7 +155,7 @@ cdef int execute(const Plan *plan, rlx_frame *frame, int threads) noexcept nogil
                 try:
                     PyErr_CheckSignals()
                 except BaseException as exc:
-                    PENDING.append(exc)
+                    leave(frame, exc)
                     status = RLX_ERR_PYTHON
         if status != RLX_OK:
             frame.error.status = status
@@ -174,10 +189,6 @@ cdef int execute_timed(const Plan *plan, rlx_frame *frame, int threads,
     return RLX_OK
 
 
-# Exceptions raised by Python code called from a thunk (signals, custom ops).
-PENDING = []
-
-
 # ------------------------------------------------------------------ control flow
 #
 # A control thunk runs the programs of its bodies. attrs hold the addresses of
@@ -192,10 +203,13 @@ cdef inline char *arg_pointer(const rlx_thunk *t, const rlx_frame *f, int64_t i)
 
 
 cdef int run_body(const Plan *plan, char **base, const rlx_frame *outer, void *state) noexcept nogil:
-    cdef rlx_frame frame = outer[0]
-    frame.base = base
-    frame.state = state
-    return execute(plan, &frame, outer.n_threads)
+    cdef rlx_run_frame inner
+    inner.frame = outer[0]
+    inner.frame.base = base
+    inner.frame.state = state
+    inner.keepers = NULL
+    inner.raised = (<const rlx_run_frame *> outer).raised
+    return execute(plan, &inner.frame, outer.n_threads)
 
 
 cdef int control_if(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) noexcept nogil:
@@ -296,6 +310,59 @@ cdef int control_loop(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_
             memset(arg_pointer(t, f, rows[2 * k]) + at, 0, <size_t> (rows[2 * k + 1] - at))
     return RLX_OK
 
+
+# ------------------------------------------------------------------- custom ops
+
+ctypedef int (*host_fn)(const rlx_thunk *, const rlx_frame *) noexcept nogil
+
+cdef host_fn HOST = NULL  # takes the GIL and calls; _host.pyx sets it
+
+
+def set_host(intptr_t address):
+    """Tell what calls kernels in Python."""
+    global HOST
+    HOST = <host_fn> address
+
+
+cdef int custom_host(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) noexcept nogil:
+    """attrs: call
+    A kernel in Python: the address of a `HostCall` (see _host.pyx)."""
+    return HOST(t, f)
+
+
+ctypedef int32_t (*custom_fn)(void *const *, const int64_t *const *, const int64_t *, const int64_t *,
+                              int64_t, int64_t) noexcept nogil
+
+cdef enum:
+    MAX_OPERANDS = 64
+
+
+cdef int custom_native(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) noexcept nogil:
+    """attrs: fn ranks:* sizes:* words:*
+    A C kernel of a custom op; see include/rlx_custom.h."""
+    cdef const int64_t *a = t.attrs
+    cdef const int64_t *ranks = a + a[1]
+    cdef const int64_t *sizes = a + a[3]
+    cdef void *data[MAX_OPERANDS]
+    cdef const int64_t *shapes[MAX_OPERANDS]
+    cdef int64_t i
+    cdef int32_t status
+    for i in range(t.n_args):
+        data[i] = <void *> arg_pointer(t, f, i)
+        shapes[i] = sizes
+        sizes += ranks[i]
+    status = (<custom_fn> <intptr_t> a[0])(data, shapes, ranks, a + a[5], lo, hi)
+    if status != 0:
+        f.error.value = status
+        return RLX_ERR_CUSTOM
+    return RLX_OK
+
+
+# They call what an attribute says: never to be found by a name that comes from a file.
+CUSTOM = {
+    "custom.host": (<intptr_t> <rlx_kernel> custom_host, "call", 0),
+    "custom.native": (<intptr_t> <rlx_kernel> custom_native, "fn ranks:* sizes:* words:*", 0),
+}
 
 KERNELS = {
     "control.loop": (<intptr_t> <rlx_kernel> control_loop,
@@ -569,6 +636,8 @@ cdef class Executor:
     cdef char **base
     cdef Port *ports
     cdef PyObject **held  # inputs of the run in progress
+    cdef void **keepers  # borrowed: who owns the memory behind each slot, as far as the run in progress needs it
+    cdef void *raised  # exception of the run in progress
     cdef int n_in, n_out
     cdef tuple in_names
     cdef tuple out_dtypes
@@ -595,8 +664,10 @@ cdef class Executor:
         self.base = <char **> PyMem_Malloc(max(1, program.n_slots) * sizeof(char *))
         self.ports = <Port *> PyMem_Malloc(max(1, self.n_in + self.n_out) * sizeof(Port))
         self.held = <PyObject **> PyMem_Malloc(max(1, self.n_in) * sizeof(PyObject *))
-        if self.base == NULL or self.ports == NULL or self.held == NULL:
+        self.keepers = <void **> PyMem_Malloc(max(1, program.n_slots) * sizeof(void *))
+        if self.base == NULL or self.ports == NULL or self.held == NULL or self.keepers == NULL:
             raise MemoryError()
+        memset(self.keepers, 0, max(1, program.n_slots) * sizeof(void *))
         memset(self.held, 0, max(1, self.n_in) * sizeof(PyObject *))
         memset(self.base, 0, max(1, program.n_slots) * sizeof(char *))
         self.owners = [None] * program.n_slots
@@ -624,6 +695,7 @@ cdef class Executor:
         PyMem_Free(self.base)
         PyMem_Free(self.ports)
         PyMem_Free(self.held)
+        PyMem_Free(self.keepers)
 
     def bind(self, int64_t slot, cnp.ndarray array):
         """Put a C-contiguous array (weights, scratch) behind a slot, and keep it alive."""
@@ -633,6 +705,7 @@ cdef class Executor:
             self.refuse()
         self.base[slot] = <char *> cnp.PyArray_DATA(array)
         self.owners[slot] = array
+        self.keepers[slot] = <void *> array
 
     cdef object refuse(self):
         """Raise: a run is in progress, or none is let in any more."""
@@ -726,6 +799,7 @@ cdef class Executor:
                     value = self.helper.coerce(i, value)
                 Py_INCREF(value)  # the caller may change the dict while this runs
                 self.held[i] = <PyObject *> value
+                self.keepers[self.ports[i].slot] = <void *> value
                 self.base[self.ports[i].slot] = <char *> cnp.PyArray_DATA(<cnp.ndarray> value)
             if matched != len(inputs):
                 self.helper.names(inputs)
@@ -752,6 +826,7 @@ cdef class Executor:
                         self.ports[self.n_in + i].ndim, self.ports[self.n_in + i].dims,
                         NULL, NULL, 0, NULL)
                 self.base[self.ports[self.n_in + i].slot] = <char *> cnp.PyArray_DATA(array)
+                self.keepers[self.ports[self.n_in + i].slot] = <void *> array
                 made.append(array)
             status = self.go(threads if threads > 0 else self.threads)
             if status != RLX_OK:
@@ -813,7 +888,8 @@ cdef class Executor:
 
     cdef int go(self, int threads):
         """Run the thunks over whatever is bound now."""
-        cdef rlx_frame frame
+        cdef rlx_run_frame run
+        cdef rlx_frame *frame = &run.frame
         cdef int granted, status
         cdef int64_t since = 0
         cdef bint parallel = self.program.parallel
@@ -831,21 +907,27 @@ cdef class Executor:
         frame.cancel = &self.cancel_flag
         frame.state = &state.state
         frame.since = &since
+        run.keepers = self.keepers
+        run.raised = &self.raised
         frame.tid = 0
         with nogil:
             granted = rlx_pool_enter(min(threads, self.limit) if parallel else 1)
             frame.n_threads = granted
             if spent != NULL:
-                status = execute_timed(&self.program.plan, &frame, granted, spent)
+                status = execute_timed(&self.program.plan, frame, granted, spent)
             else:
-                status = execute(&self.program.plan, &frame, granted)
+                status = execute(&self.program.plan, frame, granted)
             rlx_pool_leave(granted)
         state.state.counter += 1
         return status
 
     cdef object failure(self, int status):
-        if status == RLX_ERR_PYTHON and PENDING:
-            return PENDING.pop()
+        cdef object exc
+        if status == RLX_ERR_PYTHON and self.raised != NULL:
+            exc = <object> self.raised
+            Py_DECREF(exc)
+            self.raised = NULL
+            return self.helper.raised(self.error.node, exc) if self.error.value else exc
         return self.helper.failed(
             status, self.error.node, self.error.value, self.error.bound, self.error.position)
 

@@ -131,7 +131,8 @@ def structural_hash(graph: Graph) -> str:
             else:
                 attrs.append((k, repr(v)))
         leaf = node.name if node.op.has("leaf") and node.op is not CONSTANT else ""
-        put(node.op.name, leaf, operands, attrs, [str(v.type) for v in node.outputs])
+        version = getattr(node.op, "version", 0)  # of a registered op, whose code cannot be hashed
+        put(node.op.name, *([version] if version else ()), leaf, operands, attrs, [str(v.type) for v in node.outputs])
         if node.op is CONSTANT:
             array = node.outputs[0].array
             assert array is not None

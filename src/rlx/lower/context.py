@@ -345,7 +345,8 @@ class Context:
                 continue
             self._node = len(self.nodes)
             self.nodes.append(NodeInfo(node.name, node.op.name, node.loc))
-            rule = RULES.get(node.op.name) or (RULES["elementwise"] if node.op.has("elementwise") else None)
+            kind = "custom" if node.op.has("custom") else node.op.name
+            rule = RULES.get(kind) or (RULES["elementwise"] if node.op.has("elementwise") else None)
             if rule is None:
                 raise LoweringError(f"{node.place}: no lowering for this op"
                                     "\nhint: a pass should have rewritten it; check the pass list")

@@ -1,6 +1,6 @@
 """Program: kernel calls by name over planned buffers. Printable; no addresses inside."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -30,7 +30,50 @@ class BodyRef:
         return f"&body({len(self.program.calls)} calls)"
 
 
-AttrItem: TypeAlias = int | float | EwRef | BodyRef
+@dataclass(frozen=True, eq=False)
+class HostRef:
+    """A Python kernel of a registered op; becomes the address of a bound call, or of what invokes it.
+
+    Attributes
+    ----------
+    op, version
+        The registered op.
+    function : callable
+    attrs : mapping
+        Keyword arguments of the function.
+    operands, results : tuple of (numpy type, shape) or None
+    writes, copies : bool
+        As in `CustomOp`.
+    """
+
+    op: str
+    version: int
+    function: Callable[..., Any]
+    attrs: Mapping[str, Any]
+    operands: tuple[tuple[Any, tuple[int, ...]] | None, ...]
+    results: tuple[tuple[Any, tuple[int, ...]] | None, ...]
+    writes: bool
+    copies: bool
+
+    def __repr__(self) -> str:
+        attrs = "".join(f" {k}={v}" for k, v in self.attrs.items())
+        return f"&python({self.op} v{self.version}{attrs})"
+
+
+@dataclass(frozen=True, eq=False)
+class NativeRef:
+    """A C kernel of a registered op; becomes its address."""
+
+    op: str
+    version: int
+    address: int
+    owner: object
+
+    def __repr__(self) -> str:
+        return f"&native({self.op} v{self.version})"
+
+
+AttrItem: TypeAlias = int | float | EwRef | BodyRef | HostRef | NativeRef
 AttrValue: TypeAlias = AttrItem | Sequence[AttrItem]
 Attrs: TypeAlias = Mapping[str, AttrValue]
 

@@ -39,6 +39,13 @@ def has_definition(node: "NodeDef") -> bool:
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
+def in_reference(node: "NodeDef") -> bool:
+    """Whether the reference implementation of the `onnx` package has the op."""
+    from rlx.onnx import reference_ops  # not loaded for ordinary models
+
+    return reference_ops.find(node) is not None
+
+
 def definition(node: "NodeDef", attributes: dict[str, Any], items: list[Any], opset: int | None) -> "Block | None":
     """The op's definition for operands of these types, None if there is none.
 
@@ -60,7 +67,7 @@ def definition(node: "NodeDef", attributes: dict[str, Any], items: list[Any], op
 
     proto = NodeProto.FromString(node.raw)
     if node.refs:
-        proto = _with_attributes(proto, attributes)
+        proto = with_attributes(proto, attributes)
     opset = opset or defs.onnx_opset_version()
     found = None
     if schema.has_context_dependent_function:
@@ -91,7 +98,7 @@ def definition(node: "NodeDef", attributes: dict[str, Any], items: list[Any], op
     return Reader(TensorReader(buffer, None)).function(read_function(buffer))
 
 
-def _with_attributes(proto: Any, attributes: dict[str, Any]) -> Any:
+def with_attributes(proto: Any, attributes: dict[str, Any]) -> Any:
     """The node with the values of attributes in place of references to a function's attributes."""
     from onnx import NodeProto, helper
 

@@ -11,7 +11,7 @@ from rlx.machine import check_threads
 from rlx.onnx import registry
 from rlx.onnx.block import Block, Reader, domain_of
 from rlx.onnx.core import Core, Shared
-from rlx.onnx.functions import has_definition
+from rlx.onnx.functions import has_definition, in_reference
 from rlx.onnx.messages import File, Type, read_file
 from rlx.onnx.planned import Declared, PlannedModel
 from rlx.onnx.tensors import TensorReader, type_name
@@ -89,7 +89,7 @@ def check_supported(block: Block, functions: Mapping[tuple[str, str, str], Block
                 continue
             if registry.find(node.domain, node.op, node.version) is not None:
                 continue
-            if not has_definition(node):
+            if not (has_definition(node) or in_reference(node)):
                 bad.append(f"  {node.place}: domain {node.domain or 'ai.onnx'!r}, opset {node.version}")
     if bad:
         raise UnsupportedOpError(f"ONNX: {len(bad)} node(s) cannot be imported:\n" + "\n".join(bad[:200]))

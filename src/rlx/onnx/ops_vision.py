@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from rlx import dtypes, ops
-from rlx.errors import FormatError
+from rlx.errors import FormatError, TypeRuleError
+from rlx.ir.opdef import Attr, OpDef
 from rlx.onnx.context import NodeContext
 from rlx.onnx.ops_nn import window
 from rlx.onnx.registry import onnx_op
@@ -183,3 +184,48 @@ def _deform_conv(n: NodeContext) -> Any:
     weights = ops.reshape(n.x(1), shape=(1, groups, out_channels // groups, -1))
     y = ops.reshape(ops.matmul(weights, n.tracer.value(sampled)), shape=(batch, out_channels, oh, ow))
     return y if bias is None else ops.add(y, ops.reshape(n.tracer.value(bias), shape=(-1, 1, 1)))
+
+
+def _max_roi_pool(x: Array, rois: Array, *, size: tuple[int, ...], scale: float) -> Array:
+    """Largest element of each cell of a grid over each region; cells without elements are 0."""
+    result = np.zeros((len(rois), x.shape[1], *size), x.dtype)
+    height, width = x.shape[2:]
+    for r, roi in enumerate(rois):
+        image = int(roi[0])
+        if not 0 <= image < len(x):
+            raise IndexError(f"the image of region {r} must be in [0, {len(x)}), got {image}")
+        corners = [int(np.copysign(np.floor(abs(v) * scale + 0.5), v)) for v in roi[1:5].tolist()]  # halves outwards
+        left, top, right, bottom = corners
+        step_h = max(bottom - top + 1, 1) / size[0]
+        step_w = max(right - left + 1, 1) / size[1]
+        for i, j in np.ndindex(*size):
+            y0, y1 = (min(max(int(f(k * step_h)) + top, 0), height) for f, k in ((np.floor, i), (np.ceil, i + 1)))
+            x0, x1 = (min(max(int(f(k * step_w)) + left, 0), width) for f, k in ((np.floor, j), (np.ceil, j + 1)))
+            if y1 > y0 and x1 > x0:
+                result[r, :, i, j] = x[image, :, y0:y1, x0:x1].max(axis=(1, 2))
+    return result
+
+
+def _max_roi_pool_op() -> OpDef:
+    if "onnx.MaxRoiPool" in ops.TABLE:
+        return ops.TABLE["onnx.MaxRoiPool"]
+    from rlx.custom import CustomOp
+    from rlx.ir.custom import type_rule
+
+    def shape(x: Any, rois: Any, *, size: tuple[int, ...], scale: float) -> Any:
+        if len(x) != 4 or len(rois) != 2 or rois[1] != 5 or len(size) != 2 or min(size) < 1:
+            raise TypeRuleError("onnx.MaxRoiPool: operands must be [N, C, H, W] and [regions, 5], size two numbers, "
+                                f"got {list(x)}, {list(rois)} and {size}")
+        return (rois[0], x[1], *size)
+
+    op = CustomOp("onnx.MaxRoiPool", ("x", "rois"), type_rule("onnx.MaxRoiPool", 1, None, shape, None, dtypes.FLOATS),
+                  _max_roi_pool, "Largest elements in a grid of cells over regions of images.",
+                  attrs=(Attr("size", "ints"), Attr("scale", "float", 1.0)), dtypes=dtypes.FLOATS,
+                  traits=frozenset({"custom"}))
+    ops.TABLE[op.name] = op
+    return op
+
+
+@onnx_op("MaxRoiPool")
+def _max_roi(n: NodeContext) -> Any:
+    return _max_roi_pool_op()(n.x(0), n.x(1), size=tuple(n.ints("pooled_shape")), scale=n.float("spatial_scale", 1.0))

@@ -5,6 +5,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from rlx.ir.custom import ONNX_NAMES
+
 Emit = Callable[[Any], Any]
 
 # What an op function returns to leave a case to the standard's own definition of the op.
@@ -52,9 +54,16 @@ def _load() -> None:
 
 
 def find(domain: str, name: str, version: int) -> Emit | None:
-    """The function for an op at an opset version, None when there is none."""
+    """The function for an op at an opset version, None when there is none. Registered ops go first."""
     _load()
     best = None
+    for since, op in ONNX_NAMES.get((domain, name), ()):
+        if since <= version:
+            from rlx.onnx.custom import emitter
+
+            best = emitter(op)
+    if best is not None:
+        return best
     for since, function in _TABLE.get((domain, name), ()):
         if since <= version:
             best = function

@@ -460,10 +460,15 @@ class Tracer:
             if name:
                 scope.items[name] = self.item(result)
 
-    def _defined(self, node: NodeDef, scope: Scope) -> tuple[Any, ...]:
+    def _defined(self, node: NodeDef, scope: Scope) -> Any:
         context = NodeContext(self, node, scope)
         block = definition(node, context.attributes(), context.items(), self.model.opset)
         if block is None:
+            from rlx.onnx import reference_ops
+
+            emit = reference_ops.find(node)
+            if emit is not None:
+                return emit(context)
             raise UnsupportedOpError(f"{node.place}: this op cannot be imported, opset {node.version}")
         return self._call(block, node, scope)
 

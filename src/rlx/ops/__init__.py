@@ -38,4 +38,6 @@ window = _fft.window
 
 
 def __getattr__(name: str) -> OpDef:
+    if name in TABLE:  # registered by the user
+        return TABLE[name]
     raise AttributeError(f"no op {name!r} in rlx.ops; ops.TABLE lists all {len(TABLE)}")

@@ -30,6 +30,7 @@ def widen_halves(graph: Graph) -> Graph:
             node.op.has("leaf")
             or _moves_only(node)
             or node.op.has("control")
+            or node.op.has("custom")
             or node.op.name in _AS_IS
             or not _has_half(node)
         ):

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from rlx._kernels._host import ResultError
 from rlx.dtypes import DType
 from rlx.errors import (
     BindingError,
@@ -70,6 +71,8 @@ def failure(status: int, info: NodeInfo, value: int, bound: int, position: int) 
                                    f"the end (item {position})\nhint: truncate the cache, or bind a larger one")
     if status == 6:
         return CancelledError(f"{place}: the run was cancelled")
+    if status == 64:
+        return ExecutionError(f"{place}: its C kernel must return 0, got {value}")
     return ExecutionError(f"{place}: a value met at run time is not allowed, got {value} (element {position})")
 
 
@@ -153,6 +156,18 @@ class Helper:
 
     def failed(self, status: int, node: int, value: int, bound: int, position: int) -> RlxError:
         return failure(status, self.nodes[max(node, 0)], value, bound, position)
+
+    def raised(self, node: int, error: Exception) -> RlxError:
+        return kernel_raised(self.nodes[max(node, 0)], error)
+
+
+def kernel_raised(info: NodeInfo, error: Exception) -> ExecutionError:
+    """The exception of a run in which a kernel in Python raised."""
+    own = isinstance(error, ResultError)
+    text = str(error) if own else f"its kernel must not raise, got {type(error).__name__}: {error}"
+    raised = ExecutionError(f"{info.place}: {text}")
+    raised.__cause__ = error
+    return raised
 
 
 def shape_of(value: Any, what: str) -> tuple[int, ...]:

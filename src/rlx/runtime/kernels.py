@@ -84,7 +84,8 @@ def table(level: str | None = None) -> KernelTable:
     used = used_levels(level)
     name = used[-1]  # every level is built from all families: no other needs to be opened
     rows, ew_rows, _ = rows_of(name)
-    own = _interp.KERNELS
+    rows = {**rows, **_interp.CUSTOM}
+    own = {**_interp.KERNELS, **_interp.CUSTOM}
     kernels = {
         key: KernelRow(key, address, parse_layout(layout), bool(flags & 1), "baseline" if key in own else name)
         for key, (address, layout, flags) in rows.items()

@@ -9,10 +9,11 @@ import numpy as np
 
 from rlx import costs
 from rlx._kernels import _interp
+from rlx._kernels._host import HostCall
 from rlx.errors import LoweringError
 from rlx.ir.opdef import Array
 from rlx.ir.traced import TracedFloat, trace_of
-from rlx.lower.program import AttrItem, AttrValue, BodyRef, EwRef, Program
+from rlx.lower.program import AttrItem, AttrValue, BodyRef, EwRef, HostRef, NativeRef, Program
 from rlx.runtime.kernels import KernelRow, KernelTable
 
 
@@ -105,6 +106,14 @@ def assemble(program: Program, table: KernelTable, keep: list[object] | None = N
             body = link(item.program, table, kept)
             kept.append(body)
             return body.address
+        if isinstance(item, NativeRef):
+            kept.append(item.owner)
+            return item.address
+        if isinstance(item, HostRef):
+            call = HostCall(item.function, dict(item.attrs), [*item.operands], [*item.results],
+                            item.writes, item.copies)
+            kept.append(call)
+            return call.address
         return item
 
     for call in program.calls:

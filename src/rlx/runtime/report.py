@@ -1,7 +1,7 @@
 """What a person sees: signature, passes and kernels, memory, profile."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,11 @@ import numpy as np
 from rlx._kernels import _pages
 from rlx.ir.graph import Graph
 from rlx.ir.types import TensorType
+from rlx.lower.program import BodyRef
 
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
+    from rlx.lower.program import NodeInfo, Program
     from rlx.runtime.extent import ExtentReport
     from rlx.runtime.staged import Staged
     from rlx.runtime.variant import Variant
@@ -71,6 +73,29 @@ def table_html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+@dataclass(frozen=True)
+class CustomCall:
+    """A node that runs through the kernel of a registered op."""
+
+    node: str
+    op: str
+    how: str
+
+    def __str__(self) -> str:
+        return f"node {self.node!r} ({self.op}) runs {self.how}"
+
+
+def custom_calls(program: "Program", nodes: "Sequence[NodeInfo]") -> Iterator[CustomCall]:
+    """Calls of registered ops, those inside bodies too."""
+    for call in program.calls:
+        if call.kernel in ("custom.host", "custom.native"):
+            how = "in Python, with the GIL" if call.kernel == "custom.host" else "a C function"
+            yield CustomCall(nodes[call.node].name, nodes[call.node].op, how)
+        for value in call.attrs.values():
+            if isinstance(value, BodyRef):
+                yield from custom_calls(value.program, nodes)
+
+
 PASS_COLUMNS = ("pass", "nodes before", "after", "ms", "ops that came and went")
 
 
@@ -83,6 +108,7 @@ class Explanation:
     passes: list[tuple[str, int, int, float]]
     kernels: dict[str, int]
     changes: dict[str, str]
+    custom: "tuple[CustomCall, ...]" = ()
     extents: "tuple[ExtentReport, ...]" = ()
 
     def _pass_rows(self) -> list[tuple[str, ...]]:
@@ -92,7 +118,8 @@ class Explanation:
         passes = table_text(PASS_COLUMNS, self._pass_rows(), (1, 2, 3))
         kernels = table_text(("kernel", "calls"), [(k, str(c)) for k, c in self.kernels.items()], (1,))
         extents = "".join(f"\n{report}" for report in self.extents)
-        return f"graph {self.graph!r} on {self.level}{extents}\n\n{passes}\n\n{kernels}"
+        custom = "".join(f"\n{call}" for call in self.custom)
+        return f"graph {self.graph!r} on {self.level}{extents}{custom}\n\n{passes}\n\n{kernels}"
 
     def _repr_html_(self) -> str:
         return table_html(PASS_COLUMNS, self._pass_rows()) + table_html(
@@ -104,7 +131,8 @@ def explain(compiled: "Compiled", extents: "tuple[ExtentReport, ...]" = ()) -> E
     count = Counter(c.kernel for c in compiled.program.calls)
     return Explanation(compiled.graph.name, compiled.table.level,
                        [(r.name, r.before, r.after, r.seconds) for r in compiled.records],
-                       dict(count.most_common()), {r.name: r.change for r in compiled.records if r.changed}, extents)
+                       dict(count.most_common()), {r.name: r.change for r in compiled.records if r.changed},
+                       tuple(custom_calls(compiled.program, compiled.program.nodes)), extents)
 
 
 @dataclass(frozen=True)
