@@ -8,9 +8,14 @@ import pytest
 
 import rlx
 from rlx import dtypes
+from rlx.compiler import compile_static
 from rlx.dtypes import DType
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array, OpDef, Sample
+from rlx.ir.traced import Trace
+from rlx.runtime.extent import Extents
+from rlx.runtime.family import compile_family, same_program
+from rlx.runtime.staged import is_dynamic
 from rlx.testing.optest import cases, samples_of
 
 CASES = list(cases())
@@ -131,6 +136,50 @@ def test_c5_every_extent_of_an_op(name: str) -> None:
     if found == 0:
         pytest.skip("no sample with a size that can be a symbol")
     assert used
+
+
+def foretold(op: OpDef, dtype: DType, most: int, upper: int, owns: tuple[int, ...]) -> int:
+    """Hold the programs that families have against ordinary compilations; returns how many families there were."""
+    options = rlx.CompileOptions(threads=1)
+    seen = made = 0
+    for sample in samples_of(op, dtype):
+        for graph, _, _ in graphs(op, sample):
+            if is_dynamic(graph) or seen == most:
+                continue
+            seen += 1
+            for own in owns:
+                trace = Trace(own, upper)
+                try:
+                    extents = Extents(graph, {"n": upper})
+                    compile_static(extents.bind({"n": own}), options)
+                except rlx.RlxError:
+                    continue
+                family = compile_family(extents.bind({"n": trace.size}), options, trace)
+                if family is None:
+                    assert trace.ended
+                    continue
+                made += 1
+                valid = np.flatnonzero(family.valid) + 1
+                for n in {valid[0], valid[-1], *np.random.default_rng(own).choice(valid, 2)}:
+                    plain = compile_static(extents.bind({"n": int(n)}), options).program
+                    mine = family.program_at(int(n))
+                    assert same_program(mine, plain), (sample.attrs, own, n, str(mine), str(plain))
+                    for a, b in zip(mine.weights, plain.weights, strict=True):
+                        assert a.array is not None and b.array is not None and a.array.tobytes() == b.array.tobytes()
+    return made
+
+
+@pytest.mark.parametrize("name", sorted({o.name for o, _ in CASES}))
+def test_programs_of_an_op_are_foretold(name: str) -> None:
+    """No number loses its trace between the rule of an op and its thunks."""
+    foretold(*next((o, d) for o, d in CASES if o.name == name), 2, 40, (40, 11))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("op", "dtype"), CASES, ids=[f"{o.name}-{d}" for o, d in CASES])
+def test_programs_of_every_sample_are_foretold(op: OpDef, dtype: DType) -> None:
+    """All samples, all types."""
+    foretold(op, dtype, 10**9, 96, (96, 33, 8))
 
 
 @pytest.mark.slow

@@ -1,6 +1,11 @@
 """Programs of many extents from one compilation: traced sizes, proofs, and what cannot be followed."""
 
+import copy
+import gc
 import math
+import pathlib
+import pickle
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -234,3 +239,32 @@ def test_two_extents_have_families_of_their_own() -> None:
         wide = exe.run({"x": data})["y"]
         assert np.ascontiguousarray(wide[:b, :s]).tobytes() == want.tobytes()
         assert not wide[b:].any() and not wide[:, s:].any()
+
+
+def test_files_and_copies_keep_extents(tmp_path: pathlib.Path) -> None:
+    exe = compiled(extents={"seq": UPPER})
+    exe.set_active_extent("seq", 7)
+    exe.run({"x": X})
+    exe.save(tmp_path / "plain.rlx")
+    exe.save(tmp_path / "whole.rlx", portable=True)
+    whole = rlx.load(tmp_path / "whole.rlx")
+    for other in (whole, pickle.loads(pickle.dumps(exe)), copy.deepcopy(exe)):
+        for n in (7, 30, 29, 28, UPPER):
+            assert other.set_active_extent("seq", n)
+            assert_exact(other, n)
+    plain = rlx.load(tmp_path / "plain.rlx")
+    report = plain.set_active_extent("seq", 7)
+    assert not report and "portable=True" in report.reason
+    assert_exact(plain, UPPER)
+
+
+def test_closed_executables_hold_no_programs() -> None:
+    exe = compiled(extents={"seq": UPPER})
+    for n in (30, 29):
+        exe.set_active_extent("seq", n)
+    first = weakref.ref(next(f for found in exe._families.known.values() for f in found).first)
+    exe.close()
+    gc.collect()
+    assert first() is None
+    with pytest.raises(rlx.ExecutionError, match="closed"):
+        exe.set_active_extent("seq", 3)

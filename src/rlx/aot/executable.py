@@ -144,6 +144,12 @@ class LoadedGraph(CompiledGraph):
                                "\nhint: run with these shapes before save(), or save(portable=True)")
         return super()._make(graph, wide, ready)
 
+    def _at(self, wanted: Mapping[str, int]) -> Variant | Staged:
+        if is_interface(self.graph):
+            raise BindingError(f"graph {self.graph.name!r}: fewer rows than those of the bucket need the graph, which"
+                               " the file does not hold\nhint: save(path, portable=True)")
+        return super()._at(wanted)
+
     def _variant_of(self, mapped: LoadedVariant, wide: Wide | None = None) -> Variant:
         """A program of the file as one of this executable."""
         like: Any = mapped
