@@ -43,6 +43,8 @@
  *    512   512   512       0.86         0.86          1.00               1.11
  *   1024  1024  1024       0.83         0.81          1.04               1.01
  *   2048  2048  2048       0.83         0.81          1.02               0.96
+ * Tall tiles fetch the terms that follow theirs in a panel into the second cache: the first tile of a
+ * pass met B in the third. K = 3072 went from 0.88 to 0.95 of MKL, 1024^3 from 0.92 to 0.97.
  * Without effect: prefetching C, other mc, nc and kc (within 2 %), K unrolled by 2
  * or 4 with AVX-512; with AVX2 unrolling by 2 gives 5 %. Operands that are not
  * aligned to the cache line cost 5 to 40 %.
