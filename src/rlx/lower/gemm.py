@@ -298,19 +298,31 @@ def plan_matvec(
     batch: Sequence[tuple[int, int, int, int]] = (),
     clamp: tuple[float, float] | None = None,
     steps: Sequence[Step] = (),
+    vectors: int = 1,
+    ldx: int | None = None,
+    ldo: int | None = None,
+    stored: str | None = None,
+    out_size: int | None = None,
     level: str | None = None,
 ) -> Plan:
-    """Plan `matvec`: out[i] = sum over k of a[i, k] x[k], for a product with N = 1, or with M = 1
+    """Plan `matvec`: out[j, i] = sum over k of a[i, k] x[j, k], for a product with N = 1, or with few rows
     and B stored [N, K] that cannot be packed ahead.
 
     Arguments of the thunk: a (rows `lda` apart), x, out (contiguous), bias [M] (or one element if
-    `bias_scalar`) or absent, absent, then the operands of the epilogue, for which the output is a
-    row of M columns. `batch` is (size, stride_a, stride_x, stride_out).
+    `bias_scalar`) or absent, workspace or absent, then the operands of the epilogue, for which the output is
+    `vectors` rows of M columns. `batch` is (size, stride_a, stride_x, stride_out).
+
+    Parameters
+    ----------
+    vectors : int
+        How many x there are, 1 to 4, `ldx` elements apart; their results are `ldo` apart.
+    stored : str, optional
+        `f16` or `bf16` if a is stored so.
     """
-    name = f"matvec.{dtype}"
+    name = f"matvec.{dtype}" + (f"@{stored}" if stored else "")
     isa = level_of(name, level)
     items = math.prod(dim[0] for dim in batch)
-    cost = items * m * k * ITEM_SIZE[dtype] / costs.of(level).read + 60
+    cost = items * m * k * (2 if stored else ITEM_SIZE[dtype]) / costs.of(level).read + 60
     blocks = math.trunc(min(16, max(1, cost / task_ns())))
     mc = split(m, -(-blocks // max(1, items)), 8)
     attrs: dict[str, AttrValue] = {
@@ -322,7 +334,14 @@ def plan_matvec(
         **limits(clamp),
         "batch": [word for dim in batch for word in dim],
         "steps": encode_steps(steps),
+        "X": vectors,
+        "ldx": ldx if ldx is not None else k,
+        "ldo": ldo if ldo is not None else m,
+        "out_size": out_size if out_size is not None else ITEM_SIZE[dtype],
     }
+    narrow = out_size is not None and out_size != ITEM_SIZE[dtype]
+    work = -(-vectors * mc * ITEM_SIZE[dtype] // 64) * 64 if narrow else 0
+    attrs["work_stride"] = work
     cost *= 2.0 if isa == "baseline" else 1.0
     extent = items * -(-m // mc)
-    return Plan(name, attrs, extent, 1 if extent > 1 else 0, 0, math.trunc(cost))
+    return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, math.trunc(cost))

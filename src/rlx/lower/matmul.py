@@ -13,7 +13,7 @@ from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.errors import LoweringError
 from rlx.ir.graph import Node, Value
-from rlx.lower import gemm, gemm_half
+from rlx.lower import gemm, gemm_half, gemv
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.movement import contiguous_strides, strided_copy
 from rlx.lower.program import Arg, EwRef, Operand, Transform
@@ -122,7 +122,7 @@ def _product(
     perm_a: Sequence[int] | None, perm_b: Sequence[int] | None, perm_out: Sequence[int] | None, epilogue: Epilogue,
 ) -> None:
     out, dtype = node.outputs[0], a_value.dtype
-    weight = ctx.is_weight(b_value) and _packable(perm_b) and dtype in BLOCKED
+    weight = ctx.is_weight(b_value) and _packable(perm_b) and dtype in BLOCKED and not _column(b_value, perm_b, dtype)
     a = _view(a_value, ctx.operand(a_value), perm_a)
     # a weight that is packed needs no plain copy: its place is never looked at
     b = _view(b_value, a.place if weight else ctx.operand(b_value), perm_b)
@@ -149,7 +149,7 @@ def _product(
     n = b.shape[-1]
     size = dtype.itemsize
     trans_a, lda = _rows(ctx, a, size)
-    trans_b, ldb = _rows(ctx, b, size) if not weight else (False, 0)
+    trans_b, ldb = _rows(ctx, b, b_value.dtype.itemsize) if not weight else (False, 0)
     rank = max(len(a.shape), len(b.shape)) - 2
     sizes = [max(x, y) if min(x, y) else 0 for x, y in zip(
         [1] * (rank + 2 - len(a.shape)) + a.shape[:-2], [1] * (rank + 2 - len(b.shape)) + b.shape[:-2], strict=True)]
@@ -179,13 +179,24 @@ def _product(
     steps, operands, clamp, last = epilogue_steps(
         ctx, extras, epilogue, dtype, out_shape, 5, permuted=perm_out is not None
     )
+    if not weight:
+        layout = gemv.Layout(m, n, k, lda, ldb, out_strides[-2] if m > 1 else n, trans_a, trans_b, merged)
+        found = gemv.plan(layout, dtype.name, steps, clamp, last.itemsize, stored, ctx.isa)
+        if found is not None:
+            pair = [ctx.read(a.place, _extent(a, size)), ctx.read(b.place, _extent(b, b_value.dtype.itemsize))]
+            vec, turned = found
+            space = ctx.work(vec.workspace) if vec.workspace else None
+            ctx.call(vec.kernel, [*(pair[::-1] if turned else pair),
+                                  ctx.write(target, rows_bytes(out, target, ctx)), ctx.maybe(bias), space, *operands],
+                     vec.attrs, extent=vec.extent, grain=vec.grain, cost=vec.cost)
+            return
     options: dict[str, Any] = {
         "lda": lda, "ldo": ldo, "trans_a": trans_a, "batch": merged, "clamp": clamp, "steps": steps,
         "out_size": last.itemsize, "level": ctx.isa,
     }  # fmt: skip
     if stored is not None:
         if not weight:
-            raise LoweringError(f"{node.place}: b in {stored} must be a weight whose last two axes are swapped or not")
+            raise LoweringError(f"{node.place}: b in {stored} must be a weight, or stored [N, K] for few rows of a")
         plan = gemm_half.plan_matmul(m, n, k, stored=stored, **options)
     else:
         plan = gemm.plan_matmul(m, n, k, dtype=dtype.name, ldb=None if weight else ldb, trans_b=trans_b,
@@ -249,6 +260,12 @@ def _extent(x: Matrix, size: int) -> int:
     if math.prod(x.shape) == 0:
         return 0
     return (1 + sum((d - 1) * s for d, s in zip(x.shape, x.strides, strict=True))) * size
+
+
+def _column(b: Value, perm: Sequence[int] | None, dtype: DType) -> bool:
+    """Whether b is a single column, which a panel would pad to a vector's width."""
+    columns = shape_of(b)[-1 if perm is None else perm[-1]] if b.rank > 1 else 1
+    return columns == 1 and b.dtype == dtype
 
 
 def _packable(perm: Sequence[int] | None) -> bool:

@@ -1,13 +1,20 @@
-"""Products read weights stored in half precision as they are: the cast to f32 goes into the kernel."""
+"""Products read weights stored in half precision as they are: the cast to f32 goes into the kernel.
+
+So do few rows by a matrix of halves stored [N, K] that is no weight, such as a cache of keys.
+"""
+
+import math
 
 import numpy as np
 
 from rlx.dtypes import f32
 from rlx.ir.graph import Graph, Node, Rewriter, Value
+from rlx.ir.types import static_shape
 from rlx.passes.cleanup import prune
 from rlx.passes.stored import FEWEST, is_leaf, swaps_last
 
 _PRODUCTS = ("matmul", "fused_matmul", "conv_nhwc")
+FEW_ROWS = 4  # of the kernel matvec
 
 
 def half_weights(graph: Graph) -> Graph:
@@ -77,4 +84,22 @@ def _half(node: Node) -> tuple[Value, tuple[int, ...] | None] | None:
         at = at.inputs[0].node
     value = at.outputs[0]
     stored = is_leaf(value) or (at.op.name == "cast" and at.inputs[0] is not None and is_leaf(at.inputs[0]))
-    return (value, perm) if cast and stored else None
+    return (value, perm) if cast and (stored or _few_rows(node, value, perm)) else None
+
+
+def _few_rows(node: Node, b: Value, perm: tuple[int, ...] | None) -> bool:
+    """Whether few rows meet a matrix of halves stored [N, K], which is read once and nothing is packed."""
+    a = node.inputs[0]
+    assert a is not None
+    order = node.attrs.get("perm_b") or perm
+    turned = order is not None and tuple(order) == (*range(b.rank - 2), b.rank - 1, b.rank - 2)
+    if not turned or node.attrs.get("perm_a") is not None or not a.type.is_static or not b.type.is_static:
+        return False
+    shape, matrix = static_shape(a.shape, a.name), static_shape(b.shape, b.name)
+    if len(matrix) == 2:
+        rows = math.prod(shape[:-1])
+    elif shape[:-2] == matrix[:-2]:
+        rows = shape[-2]
+    else:
+        return False
+    return 1 <= rows <= FEW_ROWS and matrix[-2] > 1

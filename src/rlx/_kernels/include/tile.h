@@ -111,6 +111,36 @@ RLX_ALWAYS_INLINE rlx_v64 rlx_clamp_f64(rlx_v64 v, rlx_v64 lo, rlx_v64 hi) {
 #endif
 }
 
+/* Sum of the lanes: halves are added until one lane is left. */
+RLX_ALWAYS_INLINE float rlx_sum_f32(rlx_v32 v) {
+#if defined(__AVX512F__)
+    __m256 h = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+#elif defined(__AVX2__)
+    __m256 h = (__m256)v;
+#endif
+#ifdef __AVX2__
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_shuffle_ps(q, q, 1)));
+#else
+    return (v[0] + v[2]) + (v[1] + v[3]);
+#endif
+}
+
+RLX_ALWAYS_INLINE double rlx_sum_f64(rlx_v64 v) {
+#if defined(__AVX512F__)
+    __m256d h = _mm256_add_pd(_mm512_castpd512_pd256((__m512d)v), _mm512_extractf64x4_pd((__m512d)v, 1));
+#elif defined(__AVX2__)
+    __m256d h = (__m256d)v;
+#endif
+#ifdef __AVX2__
+    __m128d q = _mm_add_pd(_mm256_castpd256_pd128(h), _mm256_extractf128_pd(h, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(q, _mm_unpackhi_pd(q, q)));
+#else
+    return v[0] + v[1];
+#endif
+}
+
 /* dst[c * ldd + r] = src[r * lds + c] for r < rows, c < cols. */
 static inline void rlx_transpose_f32(float *dst, int64_t ldd, const float *src, int64_t lds,
                                      int64_t rows, int64_t cols) {
