@@ -62,19 +62,19 @@ def legalise(graph: Graph, backend: str = "cpu") -> None:
 def _collect_illegal(graph: Graph, bad: list[str]) -> None:
     most = machine_bytes()
     for node in graph.nodes:
+        op = node.op
         for body in node.attrs.values():
             if isinstance(body, Graph):
                 _collect_illegal(body, bad)
         for v in node.outputs:
-            if v.type.is_static and v.dtype.itemsize * math.prod(static_shape(v.shape, "value")) > most:
-                raise SizeError(f"{node.place}: a value must fit this machine's {most:,} bytes, got {v.type}")
-        if node.op.has("control"):
+            kind = v.type
+            if kind.is_static and kind.dtype.itemsize * math.prod(static_shape(kind.shape, "value")) > most:
+                raise SizeError(f"{node.place}: a value must fit this machine's {most:,} bytes, got {kind}")
+        if op.internal or "leaf" in op.traits or "control" in op.traits:
             continue
-        if node.op.has("leaf") or node.op.internal:
-            continue
-        first: DType | None = next((v.dtype for v in node.inputs if v is not None), None)
-        if first is not None and first not in node.op.dtypes and node.op.name != "where":
-            bad.append(f"  {node.place}: types must be one of {list(node.op.dtypes)}, got {first}")
+        first: DType | None = next((v.type.dtype for v in node.inputs if v is not None), None)
+        if first is not None and first not in op.dtypes and op.name != "where":
+            bad.append(f"  {node.place}: types must be one of {list(op.dtypes)}, got {first}")
 
 
 def _evaluator(options: CompileOptions) -> Evaluate:

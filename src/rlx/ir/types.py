@@ -1,7 +1,7 @@
 """What a value is: an element type and a shape whose sizes may be symbolic."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from rlx.dtypes import DType
 from rlx.errors import SizeError, TypeRuleError
@@ -113,7 +113,7 @@ def static_shape(shape: Sequence[AnyDim], what: str) -> tuple[int, ...]:
     for d in shape:
         if not isinstance(d, int):
             raise TypeRuleError(f"{what}: every size must be a number here, got {tuple(shape)}")
-    return cast(tuple[int, ...], shape if type(shape) is tuple else tuple(shape))
+    return shape if type(shape) is tuple else tuple(shape)  # type: ignore[arg-type]
 
 
 def broadcast(shapes: Sequence[Shape], what: str) -> Shape:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 # First and last call (inclusive) of a block's life, and its bytes.
 Span = tuple[int, int, int]
+# Offset and end of a block that has its place, and its first and last call.
+Placed = tuple[int, int, int, int]
 # Comparisons of two blocks that all attempts together may take beyond the first.
 WORK = 40_000
 REPAIRS = 400
@@ -38,19 +40,23 @@ def place(spans: Sequence[Span], order: Sequence[int], limit: int | None = None)
 
     With `limit` it stops as soon as it needs that much or more.
     """
-    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
     width = max(16, max((last for _, last, _ in spans), default=0) // 1024)
-    during: dict[int, list[int]] = {}  # of every so many calls: what is placed and alive then
+    during: dict[int, list[Placed]] = {}  # of every so many calls: what is placed and alive then
     offsets = [0] * len(spans)
     top = work = 0
     for index in order:
         start, stop, need = spans[index]
         times = range(start // width, stop // width + 1)
-        candidates = [placed[k] for k in {k for t in times for k in during.get(t, ())}]
-        near = sorted([(o, e) for o, e, first, last in candidates if first <= stop and start <= last])
-        work += len(candidates) + 1
+        near: list[Placed] = []
+        for t in times:
+            here = during.get(t)
+            if here is not None:
+                work += len(here)
+                near += [p for p in here if p[2] <= stop and start <= p[3]]
+        near = sorted(set(near) if len(times) > 1 else near)
+        work += 1
         best, best_gap, at = -1, None, 0
-        for offset, end in near:
+        for offset, end, _, _ in near:
             gap = offset - at
             if gap >= need and (best_gap is None or gap < best_gap):
                 best, best_gap = at, gap
@@ -58,9 +64,9 @@ def place(spans: Sequence[Span], order: Sequence[int], limit: int | None = None)
                 at = end
         if best < 0:
             best = at
+        block = (best, best + need, start, stop)
         for t in times:
-            during.setdefault(t, []).append(len(placed))
-        placed.append((best, best + need, start, stop))
+            during.setdefault(t, []).append(block)
         offsets[index] = best
         top = max(top, best + need)
         if limit is not None and top >= limit:

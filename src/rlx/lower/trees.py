@@ -139,10 +139,12 @@ def _leaves(n_leaves: int, leaf: Ints, target: Ints, weight: Array, aggregate: i
     if aggregate < 2:
         keep = weight != 0
         leaf, target, weight = leaf[keep], target[keep], weight[keep]
-    order = np.argsort(leaf, kind="stable")
     offsets = np.zeros(n_leaves + 1, np.int32)
     np.cumsum(np.bincount(leaf, minlength=n_leaves), out=offsets[1:])
-    return offsets, target[order].astype(np.int32), weight[order].astype(dtype)
+    if (leaf[1:] < leaf[:-1]).any():
+        order = np.argsort(leaf, kind="stable")
+        target, weight = target[order], weight[order]
+    return offsets, target.astype(np.int32), weight.astype(dtype)
 
 
 def _operands(nodes: _Nodes, roots: Ints, n_leaves: int, leaf: Ints, target: Ints, weight: Array,
@@ -168,15 +170,48 @@ def _operands(nodes: _Nodes, roots: Ints, n_leaves: int, leaf: Ints, target: Int
         len(roots), targets, features, general, single, aggregate, post, binary)
 
 
-def _lookup(tree: Ints, node: Ints, span: int, keys: Ints, order: Ints, what: str) -> Ints:
-    """Index of (tree, node) among the sorted keys."""
-    wanted = tree * span + node
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    if len(wanted) and ((node < 0) | (node >= span) | (keys[at] != wanted)).any():
-        bad = int(np.argmax((node < 0) | (node >= span) | (keys[at] != wanted)))
-        raise FormatError(
-            f"tree ensemble: {what} must exist, got tree {tree[bad]} node {node[bad]}")
-    return order[at]
+class _Index:
+    """Places of nodes by (tree id, node id)."""
+
+    def __init__(self, tree: Ints, node: Ints) -> None:
+        n = len(tree)
+        self.span = int(node.max()) + 1
+        keys = tree * self.span + node
+        size = (int(tree.max()) + 1) * self.span
+        if node.min() < 0:
+            raise FormatError("tree ensemble: (tree id, node id) must be unique and not negative")
+        # A table where ids leave few gaps, which is the rule; else a sorted list.
+        self.table = np.full(size, -1, np.int64) if tree.min() >= 0 and size <= 16 * n else None
+        if self.table is not None:
+            self.table[keys] = np.arange(n)
+            unique = np.count_nonzero(self.table >= 0) == n
+        else:
+            self.order = np.argsort(keys, kind="stable")
+            self.keys = keys[self.order]
+            unique = not (self.keys[1:] == self.keys[:-1]).any()
+        if not unique:
+            raise FormatError("tree ensemble: (tree id, node id) must be unique and not negative")
+
+    def find(self, tree: Ints, node: Ints, what: str) -> Ints:
+        """Index of (tree, node).
+
+        Raises
+        ------
+        FormatError
+            There is no such node.
+        """
+        wanted = tree * self.span + node
+        if self.table is not None:
+            inside = (wanted >= 0) & (wanted < len(self.table))
+            found = np.where(inside, self.table[np.where(inside, wanted, 0)], -1)
+        else:
+            at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+            found = np.where(self.keys[at] == wanted, self.order[at], -1)
+        wrong = (node < 0) | (node >= self.span) | (found < 0)
+        if wrong.any():
+            bad = int(np.argmax(wrong))
+            raise FormatError(f"tree ensemble: {what} must exist, got tree {tree[bad]} node {node[bad]}")
+        return found
 
 
 def from_tree_attributes(attrs: Mapping[str, Any], features: int,
@@ -224,16 +259,11 @@ def from_tree_attributes(attrs: Mapping[str, Any], features: int,
     if not len(missing):
         missing = np.zeros(n, bool)
 
-    span = int(n_node.max()) + 1
-    key = n_tree * span + n_node
-    order = np.argsort(key, kind="stable")
-    keys = key[order]
-    if n_node.min() < 0 or (keys[1:] == keys[:-1]).any():
-        raise FormatError("tree ensemble: (tree id, node id) must be unique and not negative")
+    index = _Index(n_tree, n_node)
     inner = mode != _LEAF
     true, false = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for child, name in ((true, "nodes_truenodeids"), (false, "nodes_falsenodeids")):
-        child[inner] = _lookup(n_tree[inner], arrays[name][inner], span, keys, order, name)
+        child[inner] = index.find(n_tree[inner], arrays[name][inner], name)
     is_root = np.ones(n, bool)
     is_root[true[inner]] = False
     is_root[false[inner]] = False
@@ -248,9 +278,8 @@ def from_tree_attributes(attrs: Mapping[str, Any], features: int,
     classifier = "class_ids" in attrs
     kind = "class" if classifier else "target"
     w_target = _array(attrs, f"{kind}_ids", np.int64)
-    w_node = _lookup(_array(attrs, f"{kind}_treeids", np.int64),
-                     _array(attrs, f"{kind}_nodeids", np.int64), span, keys, order,
-                     f"{kind}_nodeids")
+    w_node = index.find(_array(attrs, f"{kind}_treeids", np.int64),
+                        _array(attrs, f"{kind}_nodeids", np.int64), f"{kind}_nodeids")
     weight = _array(attrs, f"{kind}_weights", dtype)
     if inner[w_node].any():
         used = ~inner[w_node]

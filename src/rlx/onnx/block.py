@@ -53,17 +53,22 @@ _ATTRIBUTE_KINDS = {
 
 
 class LongList:
-    """A list of numbers or strings of an attribute, which is read from the file when it is asked for."""
+    """A list of numbers or strings of an attribute, which is read from the file when it is asked for.
 
-    __slots__ = ("field", "message")
+    Once it is at hand: it is kept until it has been asked for the first time.
+    """
 
-    def __init__(self, message: memoryview, field: str) -> None:
+    __slots__ = ("field", "items", "message")
+
+    def __init__(self, message: memoryview, field: str, items: Any) -> None:
         self.message = message
         self.field = field
+        self.items = items
 
     def read(self) -> Any:
         """Strings as a list, numbers as an `array.array`."""
-        return getattr(read_attribute(self.message), self.field)
+        items, self.items = self.items, None
+        return getattr(read_attribute(self.message), self.field) if items is None else items
 
 
 def plain(value: Any) -> Any:
@@ -246,7 +251,7 @@ class Reader:
             return self.graph(a.g, opsets, depth + 1)
         if kind in ("ints", "floats", "strings"):
             items = getattr(a, kind)
-            return list(items) if len(items) < _LONG else LongList(self.tensors.buffer[a.start : a.stop], kind)
+            return list(items) if len(items) < _LONG else LongList(self.tensors.buffer[a.start : a.stop], kind, items)
         if kind == "tensors":
             return [self.tensors.array(t) for t in a.tensors]
         if kind == "graphs":

@@ -1,5 +1,6 @@
 """What products and convolutions share: growing a chain of single readers that runs on the tile."""
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -25,12 +26,13 @@ class Readers:
     """Who reads each value; outputs of the graph count."""
 
     def __init__(self, graph: Graph) -> None:
-        self.of: dict[Value, list[Node]] = {}
+        of: defaultdict[Value, list[Node]] = defaultdict(list)
         self.outputs = set(graph.outputs.values())
         for node in graph.nodes:
             for v in node.inputs:
                 if v is not None:
-                    self.of.setdefault(v, []).append(node)
+                    of[v].append(node)
+        self.of: dict[Value, list[Node]] = dict(of)
 
     def only(self, value: Value) -> Node | None:
         """The one node that reads the value, once; None if there are others or it is an output."""

@@ -36,6 +36,7 @@ def fuse_elementwise(graph: Graph) -> Graph:
     groups, from that same group: then the group would need its own result.
     """
     groups: dict[int, list[Node]] = {}
+    outside: dict[int, set[Value]] = {}  # operands of a group that others make
     sources: dict[int, set[int]] = {}
     behind: dict[int, set[int]] = {}
     group_of: dict[int, int] = {}
@@ -51,10 +52,12 @@ def fuse_elementwise(graph: Graph) -> Graph:
             for p in producers:
                 if group_of.get(id(p)) != g:
                     others |= behind[id(p)]
-            if _fits(groups[g], node) and not _reaches(others, g, sources):
+            if _fits(groups[g], outside[g], node) and not _reaches(others, g, sources):
                 chosen_group = g
                 break
         groups.setdefault(chosen_group, []).append(node)
+        outside.setdefault(chosen_group, set()).update(
+            [v for v in node.inputs if v is not None and group_of.get(id(v.node)) != chosen_group])
         sources.setdefault(chosen_group, set()).update(below - {chosen_group})
         group_of[id(node)] = chosen_group
         behind[id(node)] = {chosen_group}
@@ -76,12 +79,13 @@ def _reaches(starts: set[int], goal: int, sources: dict[int, set[int]]) -> bool:
     return False
 
 
-def _fits(group: list[Node], node: Node) -> bool:
+def _fits(group: list[Node], outside: set[Value], node: Node) -> bool:
     if len(group) >= MAX_NODES or group[0].outputs[0].shape != node.outputs[0].shape:
         return False
-    operands = {id(v) for n in (*group, node) for v in n.inputs if v is not None}
-    made = {id(n.outputs[0]) for n in (*group, node)}
-    return len(operands - made) <= MAX_OPERANDS
+    if len(outside) + len(node.inputs) <= MAX_OPERANDS:
+        return True
+    made = {n.outputs[0] for n in group}
+    return len(outside | {v for v in node.inputs if v is not None and v not in made}) <= MAX_OPERANDS
 
 
 def _rebuild(graph: Graph, chosen: dict[int, list[Node]]) -> Graph:

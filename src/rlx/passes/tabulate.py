@@ -11,6 +11,7 @@ from rlx.dtypes import f32, i8, u8
 from rlx.errors import ExecutionError
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array
+from rlx.ir.types import TensorType
 from rlx.ops.fused import REGION
 from rlx.ops.quant import lookup
 
@@ -64,15 +65,22 @@ def _operand(node: Node) -> Value | None:
 
 
 def _table(part: Graph, node: Node, x: Value) -> Value:
-    """The region's result for each of the 256 bytes."""
+    """The region's result for each of the 256 bytes: the same region on a tensor of them."""
     body: Graph = node.attrs["body"]
     codes = np.arange(256, dtype=np.uint8).view(x.dtype.numpy)
+    operands = []
+    small = Graph(body.name)
+    small.track_source = False
     inner: dict[Value, Value] = {}
     for v, given in zip(body.inputs, node.inputs, strict=True):
         array = codes if given is x or given is None or given.array is None else given.array.reshape(())
-        inner[v] = part.constant(array)
+        operands.append(part.constant(array))
+        inner[v] = small.input(v.node.name, array.shape, v.dtype)
     for n in body.nodes:
         if not n.op.has("leaf"):
-            new = part.emit(n.op, [None if v is None else inner[v] for v in n.inputs], n.attrs)
+            given_types = tuple([TensorType(v.dtype, codes.shape) for v in n.outputs])
+            new = small.adopt(n, tuple([None if v is None else inner[v] for v in n.inputs]), given_types)
             inner.update(zip(n.outputs, new, strict=True))
-    return inner[next(iter(body.outputs.values()))]
+    name, y = next(iter(body.outputs.items()))
+    small.output(name, inner[y])
+    return part.emit(REGION, operands, {"body": small})[0]

@@ -28,6 +28,16 @@ class KernelRow:
     inplace: bool
     level: str
 
+    @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """Names of the fields."""
+        return frozenset([f.name for f in self.fields])
+
+    @functools.cached_property
+    def fixed_words(self) -> int:
+        """Words before the items of the lists."""
+        return sum(2 if f.kind == "list" else 1 for f in self.fields)
+
 
 @dataclass(frozen=True)
 class EwRow:

@@ -16,13 +16,15 @@ from rlx.ir.traced import TracedFloat, trace_of
 from rlx.lower.program import AttrItem, AttrValue, BodyRef, EwRef, HostRef, NativeRef, Program
 from rlx.runtime.kernels import KernelRow, KernelTable
 
+_WORD, _DOUBLE = struct.Struct("<q"), struct.Struct("<d")
+
 
 def float_word(value: float) -> int:
     """The bits of a double as a signed 64-bit integer."""
     if isinstance(value, TracedFloat):
         traced: int = value.trace.number(value.values.astype(np.float64).view(np.int64))
         return traced
-    word: int = struct.unpack("<q", struct.pack("<d", value))[0]
+    word: int = _WORD.unpack(_DOUBLE.pack(value))[0]
     return word
 
 
@@ -31,13 +33,13 @@ def lay_out(row: KernelRow, attrs: Mapping[str, AttrValue]) -> list[AttrItem]:
 
     A list is its place and length, and its items after all that is fixed.
     """
-    names = [field.name for field in row.fields]
-    if set(names) != set(attrs):
+    if row.names != attrs.keys():
+        names = [field.name for field in row.fields]
         missing, extra = sorted(set(names) - set(attrs)), sorted(set(attrs) - set(names))
         raise LoweringError(f"{row.name}: attributes must be {names}, missing {missing}, got also {extra}")
     fixed: list[AttrItem] = []
     tail: list[AttrItem] = []
-    size = sum(2 if field.kind == "list" else 1 for field in row.fields)
+    size = row.fixed_words
     for field in row.fields:
         value = attrs[field.name]
         if field.kind == "list":
