@@ -22,7 +22,7 @@ from rlx.runtime.variant import run_once
 KEPT_BYTES = 1024
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Compiled:
     """A graph whose sizes are numbers, lowered and planned.
 

@@ -628,9 +628,12 @@ class Rewriter:
         inputs: list[Value | None] = []
         same = True
         for v in node.inputs:
-            w = None if v is None else known[v]
+            if v is None:
+                inputs.append(None)
+                continue
+            w = known[v]
             inputs.append(w)
-            if v is not None and w is not None and v.type is not w.type and v.type != w.type:
+            if v.type is not w.type and v.type != w.type:
                 same = False
         if same:
             new = self.graph.adopt(node, tuple(inputs), tuple([v.type for v in node.outputs]))

@@ -99,7 +99,7 @@ def _value_type() -> Any:
     return Value
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Attr:
     """An attribute of an op: name, kind, default and, for strings, the choices.
 
@@ -142,7 +142,7 @@ class Attr:
         return result
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Sample:
     """A call for tests, benchmarks and documentation.
 
@@ -153,7 +153,7 @@ class Sample:
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ErrorSample:
     """A call that must fail when the node is built; `match` is a part of the message."""
 
@@ -162,7 +162,7 @@ class ErrorSample:
     match: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Tolerance:
     """How far a kernel may be from the definition: `exact`, or rtol and atol per dtype name."""
 

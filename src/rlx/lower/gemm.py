@@ -20,7 +20,7 @@ _VECTOR_BYTES = {"baseline": 16, "avx2": 32, "avx512": 64}
 MAX_KC = 384
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Step:
     """One step of an epilogue: an elementwise micro-kernel applied to the output tile.
 
@@ -50,7 +50,7 @@ class Step:
     params: Sequence[float] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Plan:
     """What a thunk needs: kernel, attributes, extent, grain, workspace and cost.
 

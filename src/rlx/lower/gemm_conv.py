@@ -26,7 +26,7 @@ from rlx.lower.gemm import (
 from rlx.lower.program import AttrValue
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ConvShape:
     """Geometry of a convolution, channels last, always three spatial dimensions (depth, h, w).
 

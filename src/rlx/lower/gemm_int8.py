@@ -15,7 +15,7 @@ _GROUP = {"baseline": 2, "avx2": 2, "avx512": 4}
 _TERM_BYTES = {"baseline": 2, "avx2": 2, "avx512": 1}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Quant:
     """Zero points, scale and result of an 8-bit product.
 

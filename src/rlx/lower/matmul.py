@@ -22,7 +22,7 @@ from rlx.ops.matmul import Epilogue
 BLOCKED = (dtypes.f32, dtypes.f64)
 
 
-@dataclass
+@dataclass(eq=False)
 class Matrix:
     """An operand as the product sees it: logical shape, element strides, and where it lies."""
 

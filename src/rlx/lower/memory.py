@@ -13,7 +13,7 @@ from rlx.lower.offsets import lower_bound, pack
 from rlx.lower.program import Buffer, Program
 
 
-@dataclass
+@dataclass(eq=False)
 class _Block:
     """Buffers that share one piece of memory, and when it is alive (calls, inclusive)."""
 

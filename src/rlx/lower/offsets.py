@@ -8,7 +8,6 @@ same). The work is bounded by a number of comparisons, so that planning stays li
 program for all but the smallest.
 """
 
-import random
 from collections.abc import Sequence
 
 # First and last call (inclusive) of a block's life, and its bytes.
@@ -126,6 +125,8 @@ def _repaired(
     spans: Sequence[Span], order: list[int], offsets: list[int], top: int, least: int, left: int
 ) -> tuple[list[int], int]:
     """Better offsets by moving a block that reaches the top forward, and a swap now and then; sideways steps count."""
+    import random  # few programs come here
+
     draw = random.Random(0)
     n = len(spans)
     current, size = offsets, top

@@ -7,7 +7,7 @@ from rlx.lower.context import Context, nbytes_of
 from rlx.lower.program import Arg, Operand, Transform
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Packed:
     """Bytes on their way through a chain of transforms."""
 

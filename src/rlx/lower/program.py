@@ -20,7 +20,7 @@ class EwRef:
         return f"&{self.name}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class BodyRef:
     """A body program of a control-flow call; becomes the address of its plan."""
 

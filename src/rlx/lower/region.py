@@ -49,7 +49,7 @@ def weight_of_op(name: str) -> float:
     return 0.06 if name.startswith(cheap) else 0.5
 
 
-@dataclass
+@dataclass(eq=False)
 class _Reg:
     kind: int
     itemsize: int

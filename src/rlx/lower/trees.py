@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class TreeOperands:
     """Constant operands and attributes of a `tree_ensemble` kernel call (see isa/trees.c)."""
 
@@ -49,7 +49,7 @@ class TreeOperands:
         return max(8, chunk * self.targets * 8 * (2 if self.aggregate >= 2 else 1))
 
 
-@dataclass
+@dataclass(eq=False)
 class _Nodes:
     """Nodes in any order; children are indices into the same arrays."""
 

@@ -16,7 +16,7 @@ from rlx.onnx.registry import USE_DEFINITION, onnx_op
 # -- windows ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Window:
     """Geometry of a convolution or pool, padding resolved."""
 

@@ -18,7 +18,7 @@ _LARGEST_RADIX = 31
 _PLANE_GAP = 144  # elements between the planes of one row
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class FftPlan:
     """The operand `plan`, the attribute list `plan` and what goes with them (see isa/fft.c)."""
 

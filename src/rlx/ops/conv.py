@@ -19,7 +19,7 @@ GEOMETRY = (Attr("strides", "ints", None), Attr("pads", "ints", None), Attr("dil
             Attr("groups", "int", 1))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Geometry:
     """Attributes of a convolution with the defaults filled in."""
 

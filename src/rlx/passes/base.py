@@ -47,7 +47,7 @@ class Pass:
         return (self.run.__doc__ or "").strip().split("\n")[0]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class PassRecord:
     """What a pass did: nodes before and after, its time, and the ops that came and went."""
 

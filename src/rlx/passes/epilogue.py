@@ -40,7 +40,7 @@ class Readers:
         return nodes[0] if len(nodes) == 1 and value not in self.outputs else None
 
 
-@dataclass
+@dataclass(eq=False)
 class Chain:
     """A producer and the nodes that will run in its epilogue."""
 

@@ -20,7 +20,7 @@ from rlx.passes.views import View, trace
 TOKENS = (0, 2, 1, 3)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Found:
     """One attention in the graph."""
 

@@ -20,7 +20,7 @@ FOLDED = ("conv", "conv_transpose")
 FUSED = ("conv_nhwc", "conv_transpose_nhwc", "int8_conv_nhwc", "conv_alone")
 
 
-@dataclass
+@dataclass(eq=False)
 class _Affine:
     """y * scale + shift per output channel."""
 

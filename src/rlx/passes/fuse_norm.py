@@ -12,7 +12,7 @@ from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import FLOATS, Readers
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Norm:
     """A value that is layer_norm or rms_norm of x."""
 

@@ -23,7 +23,7 @@ from rlx.passes.epilogue import Readers, is_row
 SMALL = (i8, u8)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Linear:
     """What a dequantisation reads: codes, scale and zero point, the last two constant or absent."""
 
@@ -33,7 +33,7 @@ class _Linear:
     axis: int
 
 
-@dataclass
+@dataclass(eq=False)
 class _Product:
     """A product of dequantised operands and what follows it."""
 

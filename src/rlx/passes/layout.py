@@ -158,7 +158,9 @@ class _Layout:
         for v in node.inputs:
             assert v is not None
             operands.append(self._aligned(v, rank))
-        return self.done(node, self.r.emit(node.op, operands, node.attrs, node))
+        y = node.outputs[0].type  # the rules have run: only the order of the axes is another
+        kind = y.with_shape([y.shape[p] for p in to_last(rank)])
+        return self.done(node, self.r.graph.adopt(node, tuple(operands), (kind,)))
 
     def _aligned(self, v: Value, rank: int) -> Value:
         """An operand that broadcasts, channels last."""

@@ -8,7 +8,7 @@ from rlx.ir.types import normal_axis, static_shape
 from rlx.ops.view import bounds, normal_stop
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class View:
     """Elements ``offset + sum(index * stride)`` of the contiguous value `base`."""
 

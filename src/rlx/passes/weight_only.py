@@ -20,7 +20,7 @@ from rlx.passes.stored import swaps_last
 FEWEST = 4096
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Codes:
     """Weights [N, K]: u8 codes, scales [N, blocks], zero points alike or None for the middle of the range."""
 

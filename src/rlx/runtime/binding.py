@@ -1,6 +1,5 @@
 """What a caller gives, checked: names, shapes, element types, bytes; and the exceptions of failed runs."""
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -27,6 +26,8 @@ from rlx.runtime.interchange import foreign, from_dlpack, writeable
 
 def nearest(name: object, known: Iterable[str]) -> str:
     """A hint with the names that are most like `name`."""
+    import difflib  # for errors alone
+
     names = list(known)
     close = difflib.get_close_matches(str(name), names, 3)
     return f"\nhint: did you mean {' or '.join(map(repr, close))}?" if close else f"\nhint: known names are {names}"

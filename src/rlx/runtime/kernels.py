@@ -10,7 +10,7 @@ from rlx.runtime.levels import LEVELS, available_levels, rows_of, used_levels
 __all__ = ["LEVELS", "EwRow", "Field", "KernelRow", "KernelTable", "available_levels", "parse_layout", "table"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Field:
     """One attribute of a kernel: its name and kind ('int', 'float' or 'list')."""
 
@@ -18,7 +18,7 @@ class Field:
     kind: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class KernelRow:
     """A range kernel at the level that won."""
 
@@ -39,7 +39,7 @@ class KernelRow:
         return sum(2 if f.kind == "list" else 1 for f in self.fields)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class EwRow:
     """An elementwise micro-kernel at the level that won."""
 
@@ -49,7 +49,7 @@ class EwRow:
     level: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class KernelTable:
     """All kernels of one ISA level."""
 
