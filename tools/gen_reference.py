@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from rlx import dtypes, errors, options
+from rlx import config, dtypes, errors, options
 from rlx.ir.opdef import ROUNDING, Attr, OpDef, Tolerance
 from rlx.ops import FAMILY, TABLE
 from rlx.ops.unary import ULPS
@@ -261,6 +261,15 @@ def options_page() -> str:
             value = field.default if field.default is not dataclasses.MISSING else field.default_factory()
             lines.append(f"| `{name}` | {escape(kind)} | `{value!r}` | {escape(text)} |")
         lines.append("")
+    lines += ["## Environment", "",
+              "Defaults of the options above, and what no option says. A value that cannot be read is a `ConfigError`;",
+              "`rlx.show_config()` lists what is set, `rlx.RuntimeConfig.current(strict=True)` refuses names that are",
+              "misspelt. Flags are 0 or 1 (`false`, `true`, `no`, `yes`, `off`, `on`).", "",
+              "| variable | value | default | meaning | option |", "|---|---|---|---|---|"]
+    for name, v in config.VARIABLES.items():
+        kind = v.kind.replace("|", ", ") if "|" in v.kind else v.kind
+        lines.append(f"| `{name}` | {kind} | {v.default} | {v.meaning} | {f'`{v.option}`' if v.option else ''} |")
+    lines.append("")
     lines += ["## Passes", "",
               "In this order. *Required* ones also run with `optimize=False`; the others can be left out by name with",
               "`CompileOptions(disable=(...))`.", "", "| pass | required | what it does |", "|---|---|---|"]

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from rlx.runtime.interchange import from_dlpack as from_dlpack
     from rlx.runtime.interchange import to_dlpack as to_dlpack
     from rlx.runtime.manifest import IoDtypeManifest as IoDtypeManifest
+    from rlx.runtime.settings import RuntimeConfig as RuntimeConfig
     from rlx.runtime.state import HandleState as HandleState
     from rlx.stages import GraphModule as GraphModule
     from rlx.stages import LirModule as LirModule
@@ -118,6 +119,7 @@ _WHERE = {
     "TensorType": "rlx.ir.types",
     "GraphModule": "rlx.stages",
     "LirModule": "rlx.stages",
+    "RuntimeConfig": "rlx.runtime.settings",
     "show_config": "rlx.showconfig",
     "load": "rlx.loading",
 }

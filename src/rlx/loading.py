@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from rlx.options import CompileOptions
 
 
-def load(source: Any, threads: int | None = None, options: "CompileOptions | None" = None, *, verify: bool = True,
-         trusted: bool = True) -> Any:
+def load(source: Any, threads: int | None = None, options: "CompileOptions | None" = None, *,
+         verify: bool | None = None, trusted: bool = True) -> Any:
     """Read a model.
 
     Parameters

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlx import config
 from rlx.errors import ConfigError
 from rlx.machine import MAX_THREADS, available_cpus, default_threads, machine_bytes
 from rlx.passes import Pass, Pipeline, default_pipeline
@@ -58,6 +59,9 @@ class CompileOptions:
         Fill scratch with 0xA5 before every run, so that a read of stale memory shows.
     check : bool
         Verify the graph after every pass and the memory plan independently.
+    nan_check : bool
+        Before every run, run the graph node by node and raise at the first node whose result has a NaN or
+        an infinity that its operands do not have. Slow; costs nothing when it is off.
     busy : str
         What a second concurrent call does: `raise` or `wait`.
     rng : RngOptions
@@ -73,15 +77,16 @@ class CompileOptions:
     dims: Mapping[str, int] = field(default_factory=dict)
     extents: Mapping[str, int] = field(default_factory=dict)
     threads: int | None = None
-    optimize: bool = True
-    disable: tuple[str, ...] = ()
+    optimize: bool = field(default_factory=lambda: bool(config.default("RLX_OPTIMIZE", True)))
+    disable: tuple[str, ...] = field(default_factory=lambda: tuple(config.default("RLX_DISABLE", ())))
     pipeline: Pipeline | None = None
-    poison: bool = False
-    check: bool = False
-    busy: str = "raise"
+    poison: bool = field(default_factory=lambda: bool(config.default("RLX_POISON", False)))
+    check: bool = field(default_factory=lambda: bool(config.default("RLX_CHECK", False)))
+    nan_check: bool = field(default_factory=lambda: bool(config.default("RLX_NAN_CHECK", False)))
+    busy: str = field(default_factory=lambda: str(config.default("RLX_BUSY", "raise")))
     rng: RngOptions = RngOptions()
     isa: str | None = None
-    precision: Any = "f32"
+    precision: Any = field(default_factory=lambda: config.default("RLX_PRECISION", "f32"))
 
     def __post_init__(self) -> None:
         if self.threads is not None and (
@@ -90,8 +95,9 @@ class CompileOptions:
             raise ConfigError(f"CompileOptions.threads: must be a positive int, got {self.threads!r}")
         if self.threads is not None:
             object.__setattr__(self, "threads", min(self.threads, MAX_THREADS))
-        if not isinstance(self.optimize, bool):
-            raise ConfigError(f"CompileOptions.optimize: must be a bool, got {self.optimize!r}")
+        for name in ("optimize", "poison", "check", "nan_check"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"CompileOptions.{name}: must be a bool, got {getattr(self, name)!r}")
         if not isinstance(self.rng, RngOptions):
             raise ConfigError(f"CompileOptions.rng: must be RngOptions, got {self.rng!r}")
         for what, sizes, least in (("dims", self.dims, 0), ("extents", self.extents, 1)):

@@ -13,6 +13,7 @@ def show_config() -> None:
     from rlx import costs
     from rlx.options import available_cpus, default_threads
     from rlx.runtime import kernels
+    from rlx.runtime.settings import RuntimeConfig
 
     table = kernels.table()
     by_level: dict[str, int] = {}
@@ -27,4 +28,5 @@ def show_config() -> None:
     source, figures = costs.report()
     print(f"  costs    {source}")
     print(f"             {figures}")
+    print("\n".join(f"  {line}" for line in str(RuntimeConfig.current()).splitlines()))
     print(f"  numpy {numpy.__version__}, scipy {scipy.__version__}, ml_dtypes {ml_dtypes.__version__}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx import dtypes
+from rlx import costs, dtypes
 from rlx._kernels import _interp
 from rlx.aot.container import Bytes, Container, check_level, open_file
 from rlx.aot.tables import Linker, Table
@@ -88,6 +88,7 @@ class File:
             check_level(self.level, self._spec["sources"], self.name)
             with malformed(self.name):
                 tables = [Table(s, self.container.words, self.name) for s in self._spec["programs"]]
+                _interp.set_split_ns(int(costs.of(self.level).split_ns))
                 self._linker = Linker(self.level, self._spec["kernels"], self._spec["ews"], tables, verify, self.name)
         return self._linker
 
@@ -147,6 +148,7 @@ class LoadedVariant:
         self.threads = threads
         self.name = file.title
         self.raw_outputs: list[Any] | None = None
+        self.nan_check = None
         self.closed = False
         with malformed(file.name):
             spec = file.variants[number]

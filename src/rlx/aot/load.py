@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from rlx import config
 from rlx.aot.file import File
 from rlx.errors import ConfigError, FormatError
 from rlx.machine import check_threads
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from rlx.ir.graph import Graph
 
 
-def load(source: Any, threads: int | None = None, *, verify: bool = True, trusted: bool = True) -> Any:
+def load(source: Any, threads: int | None = None, *, verify: bool | None = None, trusted: bool = True) -> Any:
     """Map a file and make what it holds ready to run.
 
     Parameters
@@ -18,8 +19,8 @@ def load(source: Any, threads: int | None = None, *, verify: bool = True, truste
     source : path or bytes
     threads : int, optional
         Threads of a run unless `run(threads=)` says otherwise.
-    verify : bool
-        Compare all data with its digests. Without, only the header and the programs are.
+    verify : bool, optional
+        Compare all data with its digests (`RLX_VERIFY`, else True). Without, only the header and the programs are.
     trusted : bool
         False compiles the graph of the file anew instead of running its programs.
 
@@ -30,6 +31,7 @@ def load(source: Any, threads: int | None = None, *, verify: bool = True, truste
     """
     if threads is not None:
         threads = check_threads(threads)
+    verify = bool(config.default("RLX_VERIFY", True)) if verify is None else verify
     for name, value in (("verify", verify), ("trusted", trusted)):
         if not isinstance(value, bool):
             raise ConfigError(f"load: {name} must be a bool, got {value!r}")

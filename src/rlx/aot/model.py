@@ -114,6 +114,7 @@ class _Options:
         self.file = file
         fields: dict[str, Any] = {} if file.body["quick"] else dict(file.details["options"])
         self.poison = bool(fields.get("poison", False))
+        self.nan_check = False  # needs the graph, which a file of a model does not hold
         self.busy = "wait" if fields.get("busy") == "wait" else "raise"
         self.threads: int | None = None
 
@@ -148,6 +149,11 @@ class LoadedModel(PlannedModel):
             super().__init__(file.title, plans, _Options(file), inputs, outputs, index, {})  # type: ignore[arg-type]
             for known, start in plans.plans.items():
                 self._whole(start, [_like(k) for k in known])
+
+    def _all_options(self) -> Any:
+        from rlx.aot.executable import read_options
+
+        return read_options(self._file, self._threads)
 
     def clone(self) -> "LoadedModel":
         other = LoadedModel(self._file, self._threads)

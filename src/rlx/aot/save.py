@@ -185,7 +185,7 @@ def save_executable(
     content.manifest["state"] = [exe._rng.seed, exe._rng.counter, exe._rng.backend]
     arrays = content.arrays
     body = {
-        "quick": not exe.options.poison and exe.options.busy != "wait",
+        "quick": not exe._careful and exe.options.busy != "wait",
         "static": full is not None and not staged and not linked,
         "ready": not exe._dirty,
         "names": [v.node.name for v in exe._bound.inputs],

@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     time.add_argument("-s", "--seconds", type=float, default=3.0, metavar="S", help="how long to measure (default: 3)")
     time.add_argument("--against", choices=("onnxruntime",), help="alternate with another runtime in this process")
     time.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page with the roofline")
+    time.add_argument("--trace", type=Path, metavar="FILE", help="write the kernel calls as a trace for Perfetto")
     time.add_argument("--full", action="store_true", help="print every node, not the dearest alone")
     time.set_defaults(call=bench.bench)
 

@@ -32,6 +32,8 @@ def bench(options: argparse.Namespace) -> None:
     profile = session.model.profile(session.inputs, repeat=max(1, min(50, len(samples["rlx"]))))
     total = max(profile.total, 1e-9)
     found = against_peaks(session, options.threads, profile)
+    if options.trace is not None:
+        profile.to_chrome_trace(options.trace)
     if options.html is not None:
         from rlx.cli.roofpage import page
 

@@ -104,6 +104,28 @@ def plan(program: Program, *, reuse: bool = True) -> None:
             weights += 1
 
 
+def live_bytes(program: Program) -> list[int]:
+    """Bytes of scratch alive at each call; buffers in one place at once are one piece of memory."""
+    change = [0] * (len(program.calls) + 1)
+    places: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for buffer, span in lifetimes(program).items():
+        if buffer.slot == 0:
+            places.setdefault((buffer.offset, buffer.nbytes), []).append(span)
+    for (_, nbytes), spans in places.items():
+        stop = -1
+        for first, last in sorted(spans):
+            first = max(first, stop + 1)
+            if last >= first:
+                change[first] += nbytes
+                change[last + 1] -= nbytes
+                stop = last
+    found, now = [], 0
+    for delta in change[:-1]:
+        now += delta
+        found.append(now)
+    return found
+
+
 def check(program: Program) -> None:
     """Prove a plan independently: every argument inside its buffer, live bytes disjoint.
 

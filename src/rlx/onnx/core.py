@@ -13,6 +13,8 @@ from rlx.onnx.plans import ABSENT, Plans
 from rlx.onnx.steps import Finish, Segment, Step
 from rlx.onnx.tracer import Frame, Scope, Tracer
 from rlx.options import CompileOptions
+from rlx.runtime.dispatch import log
+from rlx.runtime.intermediates import NanCheck
 from rlx.runtime.variant import Variant, collector_paused, settle
 from rlx.runtime.weights import WeightStore
 
@@ -80,11 +82,14 @@ class Core(Plans):
 
     def compile(self, graph: Graph) -> Variant:
         """Compile a segment; weights are shared with all others of the file."""
+        check = NanCheck(graph, self.model.options.isa) if self.model.options.nan_check else None
         compiled = compile_static(graph, self.model.options)
         if self.model.store is None:
             self.model.store = WeightStore(compiled.table, self.model.tensors.discard)
         variant = Variant(compiled, self.model.store, self.model.threads, self.name, self.rng)
         variant.upload({})
+        variant.nan_check = check
+        log(compiled)
         if compiled.owned:
             graph.dismantle()
         self.model.tensors.release_pages()

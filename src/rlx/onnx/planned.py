@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rlx.compiler import Compiled
     from rlx.ir.graph import Graph
     from rlx.options import CompileOptions, RngOptions
+    from rlx.runtime.dispatch import DispatchReport
     from rlx.runtime.report import Explanation, MemoryReport, Profile
     from rlx.runtime.state import Handles
     from rlx.runtime.variant import Variant
@@ -131,7 +132,7 @@ class PlannedModel(Stateful, LifeCycle):
         self._handles: Handles | None = None  # made when the first one is bound
         self._required = tuple(n for n, t in inputs.items() if not t.default)
         self._direct: dict[tuple[tuple[int, ...], ...], Any] = {}
-        self._fast = not options.poison and options.busy != "wait"
+        self._fast = not options.poison and not options.nan_check and options.busy != "wait"
         self._lock = threading.Lock()
         self._dtypes = {n: numpy_type(t.code, n) if t.code and not t.default else None for n, t in inputs.items()}
 
@@ -346,6 +347,9 @@ class PlannedModel(Stateful, LifeCycle):
 
         return RngOptions(self._core.rng.seed, "zero" if self._core.rng.backend else "philox")
 
+    def _all_options(self) -> "CompileOptions":
+        return self._options
+
     # -- life cycle ------------------------------------------------------------------------
 
     def _programs(self) -> "list[Variant]":
@@ -433,8 +437,16 @@ class PlannedModel(Stateful, LifeCycle):
     def explain(self) -> "Explanations":
         """Which passes fired and which kernels run, per compiled segment."""
         from rlx.runtime.report import explain
+        from rlx.runtime.settings import active_options
 
-        return Explanations([explain(v.compiled) for v in self._variants()])
+        options = active_options(self._all_options())
+        return Explanations([explain(v.compiled, (), options) for v in self._variants()])
+
+    def dispatch(self) -> "list[DispatchReport]":
+        """Which kernel does each node's work, per compiled segment."""
+        from rlx.runtime.dispatch import DispatchReport
+
+        return [DispatchReport.of(v.compiled) for v in self._variants()]
 
     def memory_report(self) -> "MemoryReport":
         """Bytes of weights and arenas of all compiled shapes."""

@@ -126,7 +126,10 @@ class Segment(Step):
         """Run the program on arrays that exist."""
         if self.poison:
             self.variant.scratch[...] = 0xA5
-        results = self.variant.executor.run({name: fetch(values, key) for name, key in self.reads}, threads, None)
+        inputs = {name: fetch(values, key) for name, key in self.reads}
+        if self.variant.nan_check is not None:
+            self.variant.nan_check.check(inputs, {}, self.variant.executor.state)
+        results = self.variant.executor.run(inputs, threads, None)
         store(values, self.first, results.values())
         return None
 

@@ -38,8 +38,10 @@ from rlx.runtime.binding import (
     shape_of,
 )
 from rlx.runtime.cache import LRU, VARIANTS
+from rlx.runtime.dispatch import DispatchReport, log
 from rlx.runtime.extent import ExtentReport, Extents, bind_options
 from rlx.runtime.family import Families, Place
+from rlx.runtime.intermediates import Intermediates, NanCheck
 from rlx.runtime.lifecycle import LifeCycle
 from rlx.runtime.manifest import IoDtypeManifest
 from rlx.runtime.report import (
@@ -51,6 +53,7 @@ from rlx.runtime.report import (
     memory_of,
     stages_of,
 )
+from rlx.runtime.settings import active_options
 from rlx.runtime.staged import Staged, is_dynamic
 from rlx.runtime.state import Handles, handles_of, with_inputs
 from rlx.runtime.stateful import Stateful
@@ -97,6 +100,7 @@ class CompiledGraph(Stateful, LifeCycle):
         self.graph = graph
         self.options = options
         self._threads = options.threads or default_threads()
+        self._careful = options.poison or options.nan_check
         self._params: dict[str, Array | None] = {v.node.name: None for v in graph.params}
         self._sharers: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
         if like is not None:
@@ -130,13 +134,16 @@ class CompiledGraph(Stateful, LifeCycle):
             return Staged(eliminate_dead(graph), self._make, wide)
         with collector_paused():
             try:
+                check = NanCheck(graph, self.options.isa, wide) if self.options.nan_check else None
                 compiled = ready or compile_static(graph, self.options)
                 self.io_manifest.check(compiled.program.inputs, compiled.program.outputs, self.graph.name)
                 variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng, wide=wide,
                                   scratch=self._scratch)
             except (MemoryError, OverflowError) as error:
                 raise out_of_memory(error, self.graph.name) from None
+            variant.nan_check = check
             settle(compiled)
+            log(compiled)
         return self._own(variant)
 
     def _at(self, wanted: Mapping[str, int]) -> Variant | Staged:
@@ -222,6 +229,8 @@ class CompiledGraph(Stateful, LifeCycle):
         if stateful:
             given = self._handles.feed(given)
         variant = self._prepare(given)
+        if isinstance(variant, Variant) and variant.nan_check is not None:
+            variant.nan_check.check(given, self._given_params(), self._rng)
         kept = variant.kept_outputs() if raw and not isinstance(variant, Staged) else None
         try:
             if stateful:
@@ -266,7 +275,7 @@ class CompiledGraph(Stateful, LifeCycle):
         if self.options.busy == "wait":
             with self._lock:
                 return self._execute(given, threads or 0, out)
-        if self._dirty or self._variant is None or self.options.poison or self._handles.active:
+        if self._dirty or self._variant is None or self._careful or self._handles.active:
             return self._execute(given, threads or 0, out)
         try:
             return self._variant.executor.run(given, threads or 0, out)
@@ -620,7 +629,11 @@ class CompiledGraph(Stateful, LifeCycle):
 
     def explain(self) -> Explanation:
         """Which passes fired and which kernels run."""
-        return explain(self._any_variant().compiled, self._extents.reports())
+        return explain(self._any_variant().compiled, self._extents.reports(), active_options(self.options))
+
+    def dispatch(self) -> DispatchReport:
+        """Which kernel does each node's work, over how many items, and whether threads share it."""
+        return DispatchReport.of(self._any_variant().compiled)
 
     def memory_report(self) -> MemoryReport:
         """Bytes of weights, arena and its lower bound."""
@@ -656,13 +669,8 @@ class CompiledGraph(Stateful, LifeCycle):
         if self._open:
             sizes = bind_sizes(graph.inputs, shapes, graph.name)
             graph = specialise(graph, sizes)
-        full = specialise(graph, {})
-        full.outputs = {v.name: v for n in full.nodes if not n.op.has("leaf") for v in n.outputs}
-        compiled = compile_static(full, CompileOptions(threads=1, optimize=False, isa=self.options.isa))
-        variant = Variant(compiled, WeightStore(compiled.table), 1, self.graph.name, make_state(self.rng),
-                          wide=self._extents.wide(sizes))
-        variant.upload(self._given_params())
-        return dict(variant.executor.run(dict(inputs), 1, None).items())
+        values = Intermediates(graph, self.options.isa, self._extents.wide(sizes))
+        return values.run(inputs, self._given_params(), make_state(self.rng))
 
     def __repr__(self) -> str:
         return f"CompiledGraph({self.graph.name!r}, {self.signature})"

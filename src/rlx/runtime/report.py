@@ -1,7 +1,7 @@
 """What a person sees: signature, passes and kernels, memory, profile."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,10 @@ class Signature:
             {v.node.name: v.type for v in graph.params},
             {name: v.type for name, v in graph.outputs.items()},
         )
+
+    def _repr_html_(self) -> str:
+        parts = (("input", self.inputs), ("parameter", self.params), ("output", self.outputs))
+        return table_html(("", "name", "type"), [(what, k, str(t)) for what, types in parts for k, t in types.items()])
 
     def __str__(self) -> str:
         ins = ", ".join(f"{k}: {t}" for k, t in self.inputs.items())
@@ -110,6 +114,7 @@ class Explanation:
     changes: dict[str, str]
     custom: "tuple[CustomCall, ...]" = ()
     extents: "tuple[ExtentReport, ...]" = ()
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def _pass_rows(self) -> list[tuple[str, ...]]:
         return [(n, str(b), str(a), f"{s * 1e3:.2f}", self.changes.get(n, "")) for n, b, a, s in self.passes]
@@ -119,20 +124,23 @@ class Explanation:
         kernels = table_text(("kernel", "calls"), [(k, str(c)) for k, c in self.kernels.items()], (1,))
         extents = "".join(f"\n{report}" for report in self.extents)
         custom = "".join(f"\n{call}" for call in self.custom)
-        return f"graph {self.graph!r} on {self.level}{extents}{custom}\n\n{passes}\n\n{kernels}"
+        options = "".join(f"\noption {name} = {text}" for name, text in self.options.items())
+        return f"graph {self.graph!r} on {self.level}{options}{extents}{custom}\n\n{passes}\n\n{kernels}"
 
     def _repr_html_(self) -> str:
         return table_html(PASS_COLUMNS, self._pass_rows()) + table_html(
             ("kernel", "calls"), [(k, str(c)) for k, c in self.kernels.items()])
 
 
-def explain(compiled: "Compiled", extents: "tuple[ExtentReport, ...]" = ()) -> Explanation:
-    """Explanation of a compiled graph."""
+def explain(
+    compiled: "Compiled", extents: "tuple[ExtentReport, ...]" = (), options: Mapping[str, str] | None = None
+) -> Explanation:
+    """Explanation of a compiled graph; `options` are those that are not at their built-in defaults."""
     count = Counter(c.kernel for c in compiled.program.calls)
     return Explanation(compiled.graph.name, compiled.table.level,
                        [(r.name, r.before, r.after, r.seconds) for r in compiled.records],
                        dict(count.most_common()), {r.name: r.change for r in compiled.records if r.changed},
-                       tuple(custom_calls(compiled.program, compiled.program.nodes)), extents)
+                       tuple(custom_calls(compiled.program, compiled.program.nodes)), extents, options or {})
 
 
 @dataclass(frozen=True)
@@ -206,12 +214,19 @@ def memory_of(name: str, variants: Sequence["Variant | Staged"]) -> MemoryReport
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """One kernel call: mean nanoseconds and where it comes from."""
+    """One kernel call: mean nanoseconds and where it comes from.
+
+    Attributes
+    ----------
+    live : int
+        Bytes of scratch that are in use during the call.
+    """
 
     kernel: str
     node: str
     op: str
     nanoseconds: float
+    live: int = 0
 
 
 @dataclass(frozen=True)
@@ -223,11 +238,27 @@ class Profile:
     @staticmethod
     def of(compiled: "Compiled", spent: Any) -> "Profile":
         """Profile from nanoseconds per call."""
+        from rlx.lower.memory import live_bytes
+
         program = compiled.program
         return Profile([
-            ProfileRow(c.kernel, program.nodes[c.node].name, program.nodes[c.node].op, float(t))
-            for c, t in zip(program.calls, np.asarray(spent), strict=True)
+            ProfileRow(c.kernel, program.nodes[c.node].name, program.nodes[c.node].op, float(t), live)
+            for c, t, live in zip(program.calls, np.asarray(spent), live_bytes(program), strict=True)
         ])
+
+    def to_chrome_trace(self, path: Any) -> None:
+        """Write the calls in their order as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing.
+
+        Each call is as long as it was on average; scratch in use is a counter beside them.
+
+        Parameters
+        ----------
+        path : path
+            Of a JSON file.
+        """
+        from rlx.runtime.trace import write_trace
+
+        write_trace(self, path)
 
     @property
     def total(self) -> float:

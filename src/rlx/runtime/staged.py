@@ -150,6 +150,7 @@ class Staged:
 
     def run(self, inputs: dict[str, Any], threads: int, out: Any) -> _interp.Outputs:
         """Run all stages; `out` arrays are filled at the end."""
+        self._check(self.first, inputs)
         results = self.first.executor.run(inputs, threads, None)
         sizes = {symbol: int(results[label].reshape(-1)[i]) for symbol, label, i in self.cut.sizes}
         crossing: dict[str, Array] = {}
@@ -160,8 +161,14 @@ class Staged:
                 array = np.ascontiguousarray(array[tuple(slice(0, n) for n in shape)])
             crossing[name] = array
         stage = self._rest(sizes)
+        self._check(stage, crossing)
         final = stage.executor.run(crossing, threads, None)
         return _interp.Outputs(tuple(self._deliver(out, list(final))), self.index)
+
+    def _check(self, stage: "Variant | Staged", inputs: dict[str, Any]) -> None:
+        """Look for NaN, if that is asked for."""
+        if not isinstance(stage, Staged) and stage.nan_check is not None:
+            stage.nan_check.check(inputs, self.params, stage.executor.state)
 
     def _deliver(self, out: Any, arrays: list[Array]) -> list[Array]:
         if out is None:

@@ -3,7 +3,7 @@
 import contextlib
 import gc
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -120,6 +120,7 @@ class Variant:
             params = {v.node.name: static_shape(v.shape, v.name) for v in compiled.graph.params}
         self.params = params
         self.raw_outputs: list[Array] | None = None
+        self.nan_check: Any = None  # run before the program, if set
         if like is None:
             compiled.release()
         # The largest first, each source let go at once: no two copies of all weights exist together.
