@@ -88,10 +88,13 @@ def parse_layout(layout: str) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-@functools.cache
 def table(level: str | None = None) -> KernelTable:
     """Return the kernels of `level` (default: `RLX_ISA`, else the strongest that runs)."""
-    used = used_levels(level)
+    return _table(used_levels(level))
+
+
+@functools.cache
+def _table(used: tuple[str, ...]) -> KernelTable:
     name = used[-1]  # every level is built from all families: no other needs to be opened
     rows, ew_rows, _ = rows_of(name)
     rows = {**rows, **_interp.CUSTOM}

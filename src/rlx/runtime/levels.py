@@ -13,6 +13,7 @@ LEVELS = ("baseline", "avx2", "avx512")
 Rows = dict[str, tuple[int, str, int]]
 
 
+@functools.cache
 def available_levels() -> tuple[str, ...]:
     """ISA levels that are both built and run on this processor, weakest first."""
     return tuple(level for level in _cpu.levels() if importlib.util.find_spec(f"rlx._kernels._isa_{level}"))
