@@ -264,7 +264,7 @@ def options_page() -> str:
     lines += ["## Environment", "",
               "Defaults of the options above, and what no option says. A value that cannot be read is a `ConfigError`;",
               "`rlx.show_config()` lists what is set, `rlx.RuntimeConfig.current(strict=True)` refuses names that are",
-              "misspelt. Flags are 0 or 1 (`false`, `true`, `no`, `yes`, `off`, `on`).", "",
+              "misspelt. Flags are 0 or 1.", "",
               "| variable | value | default | meaning | option |", "|---|---|---|---|---|"]
     for name, v in config.VARIABLES.items():
         kind = v.kind.replace("|", ", ") if "|" in v.kind else v.kind

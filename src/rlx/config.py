@@ -53,7 +53,7 @@ VARIABLES: Mapping[str, Variable] = {
     "RLX_CACHE_DIR": Variable("path", "`$XDG_CACHE_HOME/rlx`, else `~/.cache/rlx`", "Folder of what `rlx tune`"
                               " writes."),
 }
-_FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_FLAGS = {"0": False, "1": True}
 
 
 def read(name: str) -> Any:
@@ -69,9 +69,9 @@ def read(name: str) -> Any:
         return None
     kind = VARIABLES[name].kind
     if kind == "flag":
-        if text.lower() not in _FLAGS:
+        if text not in _FLAGS:
             raise ConfigError(f"{name} must be 0 or 1, got {text!r}")
-        return _FLAGS[text.lower()]
+        return _FLAGS[text]
     if kind == "count":
         if not (text.isascii() and text.isdigit()) or int(text) < 1:
             raise ConfigError(f"{name} must be a positive integer, got {text!r}")

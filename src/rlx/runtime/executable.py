@@ -153,7 +153,7 @@ class CompiledGraph(Stateful, LifeCycle):
         def exact(sizes: Mapping[str, int]) -> Any:
             return self._make(self._extents.bind(sizes), wide)
 
-        if is_dynamic(self._extents.graph):
+        if is_dynamic(self._extents.graph) or self.options.nan_check:
             made: Variant | Staged = exact(wanted)
             return made
         place = Place(self._store, self._threads, self.graph.name, self._rng, wide, self._scratch)
