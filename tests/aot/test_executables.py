@@ -250,3 +250,19 @@ def test_the_format_knows_every_field_of_a_program() -> None:
     for name, fields in known.items():
         assert {f.name for f in dataclasses.fields(getattr(program, name))} == fields, name
     assert set(program.Buffer.__slots__) == {"index", "kind", "label", "nbytes", "offset", "slot", "source"}
+
+
+def test_custom_ops_are_not_programs_of_a_file_but_may_be_in_its_graph(tmp_path: pathlib.Path) -> None:
+    op = rlx.register_op("t.thrice", inputs=("x",), reference=lambda x: 3 * x)
+    try:
+        g = rlx.Graph("g")
+        g.output("y", ops.tanh(op(g.input("x", (4,), rlx.f32))))
+        exe = rlx.compile(g)
+        with pytest.raises(rlx.BindingError, match="has custom ops, which are functions of a process"):
+            exe.save(tmp_path / "a.rlx")
+        other = saved(exe, tmp_path, portable=True)
+        same(exe, other, {"x": np.arange(4, dtype=np.float32)})
+    finally:
+        rlx.unregister_op("t.thrice")
+    with pytest.raises(rlx.FormatError, match=r"no op .*t\.thrice"):
+        rlx.load(tmp_path / "exe.rlx").run({"x": np.arange(4, dtype=np.float32)})

@@ -162,3 +162,15 @@ def test_real_models(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     results, loaded = elsewhere(tmp_path / "m.rlx", [inputs])
     assert loaded == []
     assert all(equal(a, b) for a, b in zip(results[0], want, strict=True))
+
+
+def test_random_numbers_of_models_go_on_where_they_were(tmp_path: pathlib.Path) -> None:
+    x = {"x": np.zeros((4, 3), np.float32)}
+    m = model([helper.make_node("RandomUniformLike", ["x"], ["y"])], x, ["y"])
+    m.set_rng(rlx.RngOptions(seed=5))
+    m.run(x)
+    m.save(tmp_path / "m.rlx")
+    other = rlx.load(tmp_path / "m.rlx")
+    assert other.rng == m.rng
+    for _ in range(2):
+        assert equal(other.run(x)["y"], m.run(x)["y"])

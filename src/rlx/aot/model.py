@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx._kernels import _interp
 from rlx.aot.file import File, LoadedVariant, malformed
 from rlx.aot.values import decode, decode_key, numpy_by_number
 from rlx.errors import BindingError, FormatError
@@ -54,9 +55,10 @@ def _key(item: Any) -> tuple[int, int | None]:
 class _Reader:
     """Steps of a file."""
 
-    def __init__(self, file: File, threads: int) -> None:
+    def __init__(self, file: File, threads: int, rng: _interp.RunState) -> None:
         self.file = file
         self.threads = threads
+        self.rng = rng
         self.steps: list[Step] = []
 
     def read(self, spec: Any) -> Step:
@@ -76,7 +78,7 @@ class _Reader:
             number = spec["variant"]
             if type(number) is not int or not 0 <= number < len(self.file.variants):
                 raise FormatError(f"{self.file.name}: a segment must have a program, got {number!r}")
-            variant = LoadedVariant(self.file, number, self.threads)
+            variant = LoadedVariant(self.file, number, self.threads, self.rng)
             if not variant.complete:
                 raise FormatError(f"{self.file.name}: a segment must have all its weights")
             poison = not self.file.body["quick"] and bool(self.file.details["options"]["poison"])
@@ -134,10 +136,11 @@ class LoadedModel(PlannedModel):
         self._threads = threads
         with malformed(file.name):
             body = file.body
-            reader = _Reader(file, file.threads(threads))
+            plans = LoadedPlans(file.title)
+            plans.rng = file.state()
+            reader = _Reader(file, file.threads(threads), plans.rng)
             for spec in body["steps"]:
                 reader.steps.append(reader.read(spec))
-            plans = LoadedPlans(file.title)
             for key, number in body["roots"]:
                 root = reader.steps[number]
                 if not isinstance(root, Start):

@@ -19,6 +19,7 @@ from rlx.aot.values import Arrays, encode, encode_key
 from rlx.errors import BindingError, FormatError
 from rlx.ir.graph import Graph
 from rlx.ir.text import large_constants, print_graph
+from rlx.lower.program import BodyRef, Program
 from rlx.onnx.steps import Finish, Guard, Host, Segment, Start, Step, Views
 from rlx.options import CompileOptions
 from rlx.runtime import kernels
@@ -116,6 +117,15 @@ def write(target: Target, manifest: Any, words: bytes, details: Any, arrays: Seq
     return None
 
 
+def _has_custom(program: Program) -> bool:
+    """Whether a program, or a body of it, calls a function that was registered."""
+    return any(
+        call.kernel.startswith("custom.")
+        or any(_has_custom(value.program) for value in call.attrs.values() if isinstance(value, BodyRef))
+        for call in program.calls
+    )
+
+
 def _graph_body(graph: Graph, arrays: Arrays) -> dict[str, Any]:
     """A graph as text, its large constants as arrays."""
     return {"text": print_graph(graph), "metadata": dict(graph.metadata),
@@ -163,13 +173,15 @@ def save_executable(
     made = [((), full)] if full is not None else [
         (shapes, v) for (extents, shapes), v in exe._variants.items() if not extents and shapes is not None]
     staged = any(isinstance(v, Staged) for _, v in made)
-    if linked:
+    made_by_hand = any(_has_custom(s.compiled.program) for _, v in made for s in stages_of(v))
+    if linked or made_by_hand:
         made = []
     if (staged or not made) and not portable:
         reason = "has not been compiled for any sizes"
-        if staged or linked:
-            reason = "has parameters that are state" if linked else "has sizes that only a run can tell"
-        hint = "save(path, portable=True)" + ("" if staged or linked else ", or run it once before")
+        if staged or linked or made_by_hand:
+            reason = ("has parameters that are state" if linked else "has custom ops, which are functions of a process"
+                      if made_by_hand else "has sizes that only a run can tell")
+        hint = "save(path, portable=True)" + (", or run it once before" if reason.endswith("any sizes") else "")
         raise BindingError(f"{what}: {reason}, so that a file must hold the graph, got portable=False\nhint: {hint}")
     if portable and is_interface(exe.graph):
         raise BindingError(f"{what}: comes from a file without its graph, and cannot be saved with one")
@@ -186,7 +198,7 @@ def save_executable(
     arrays = content.arrays
     body = {
         "quick": not exe._careful and exe.options.busy != "wait",
-        "static": full is not None and not staged and not linked,
+        "static": full is not None and bool(made) and not staged,
         "ready": not exe._dirty,
         "names": [v.node.name for v in exe._bound.inputs],
         "interface": interface_body(exe.graph),
@@ -232,6 +244,8 @@ def save_model(model: "PlannedModel", target: Target = None, state: bool = False
 
         options = read_options(options.file, None)
     content.manifest["threads"] = options.threads
+    rng = model._core.rng
+    content.manifest["state"] = [rng.seed, rng.counter, rng.backend]
     body = {
         "steps": steps,
         "roots": roots,
