@@ -318,6 +318,31 @@ def test_A16_the_maximum_is_always_found(name):
         assert (rlx.compile(g, options).run({"a": a, "b": b})["count"] >= 1).all()
 
 
+PATTERNS = {
+    "silu": lambda c, v: v * ops.sigmoid(v),
+    "gelu": lambda c, v: v * c(0.5) * (ops.erf(v * c(0.70710678)) + c(1)),
+    "hard swish": lambda c, v: v * ops.clip(v + c(3), lo=0, hi=6) * c(1 / 6),
+    "rms norm": lambda c, v: v / ops.sqrt(ops.reduce_mean(v * v, axes=(1,), keepdims=True) + c(1e-3)),
+    "softmax": lambda c, v: (lambda e: e / ops.reduce_sum(e, axes=(1,), keepdims=True))(
+        ops.exp(v - ops.reduce_max(v, axes=(1,), keepdims=True))),
+    "product": lambda c, v: ops.relu(ops.matmul(v, ops.transpose(v, perm=(1, 0))) * c(0.3) + c(1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HALF)
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_A17_fusion_keeps_every_rounding_of_a_graph_of_halves(pattern, name):
+    x = (np.random.default_rng(7).standard_normal((5, 64)) * 3).astype(HALF[name])
+    results = []
+    for options in FORMS:
+        g = rlx.Graph("g")
+        v = g.input("x", x.shape, x.dtype)
+        g.output("y", PATTERNS[pattern](lambda number: g.constant(np.asarray(number, x.dtype)), v))
+        results.append(rlx.compile(g, options).run({"x": x})["y"])
+    for y in results[1:]:
+        np.testing.assert_array_equal(y, results[0])
+
+
 def test_A17_a_cast_pair_rounds():
     g = rlx.Graph("g")
     x = g.input("x", (3,))

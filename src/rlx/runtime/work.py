@@ -109,7 +109,7 @@ def _cubic(node: Node) -> float:
 
 FLOPS: dict[str, Rule] = {
     "matmul": _matmul, "fused_matmul": _matmul, "int8_matmul": _matmul, "matmul_integer": _matmul,
-    "qlinear_matmul": _matmul, "gemm": _gemm,
+    "qlinear_matmul": _matmul, "matmul_nbits": _matmul, "fused_matmul_nbits": _matmul, "gemm": _gemm,
     "conv": _conv(1), "conv_nhwc": _conv(1), "int8_conv": _conv(1), "int8_conv_nhwc": _conv(1),
     "conv_integer": _conv(1),
     "qlinear_conv": _conv(3), "conv_transpose": _conv_transpose, "conv_transpose_nhwc": _conv_transpose,
