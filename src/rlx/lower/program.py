@@ -241,9 +241,17 @@ class Program:
         return 1 + len(self.inputs) + len(self.outputs) + i
 
     def __str__(self) -> str:
-        lines = [f"program: {len(self.calls)} calls, arena {self.arena_bytes} B"]
+        return "\n".join(self._lines(self.nodes, ""))
+
+    def _lines(self, nodes: Sequence[NodeInfo], indent: str) -> list[str]:
+        """A line per call, bodies below theirs; `nodes` are those of the outermost program."""
+        lines = [f"{indent}program: {len(self.calls)} calls, arena {self.arena_bytes} B"]
         for i, call in enumerate(self.calls):
             args = ", ".join("-" if a is None else f"{a.role}:{a.operand}" for a in call.args)
             attrs = " ".join(f"{k}={v}" for k, v in call.attrs.items())
-            lines.append(f"{i:4} {call.kernel}({args}) {attrs} extent={call.extent} ; {self.nodes[call.node].name}")
-        return "\n".join(lines)
+            name = nodes[call.node].name if call.node < len(nodes) else ""  # a body on its own does not know
+            lines.append(f"{indent}{i:4} {call.kernel}({args}) {attrs} extent={call.extent} ; {name}")
+            for value in call.attrs.values():
+                if isinstance(value, BodyRef):
+                    lines += value.program._lines(nodes, indent + "      ")
+        return lines

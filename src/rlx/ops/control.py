@@ -218,6 +218,22 @@ def _scan(
     return (*carried, *stacked)
 
 
+def checkpoint_steps(length: int, count: int) -> tuple[int, ...]:
+    """Steps whose rows are kept when a scan of `length` steps keeps `count` of them: the last of each segment.
+
+    Row k is that of step ``ceil((k + 1) * length / count) - 1``; 10 steps and 4 rows give 2, 4, 7, 9. Take these rows
+    of a scan's stacked result with `gather`.
+
+    Raises
+    ------
+    TypeRuleError
+        There are not that many steps.
+    """
+    if not 0 <= count <= length:
+        raise TypeRuleError(f"checkpoint_steps: between 0 and {length} steps must be kept, got {count}")
+    return tuple(-(-(k + 1) * length // count) - 1 for k in range(count))
+
+
 def _scan_samples(dtype: DType, rng: Rng) -> list[Sample]:
     from rlx.ops import binary
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from rlx.errors import ConfigError
 from rlx.passes.base import Pass
+from rlx.passes.bodies import sink_constants, skip_loops
 from rlx.passes.cleanup import (
     eliminate_dead,
     fold_constants,
@@ -151,6 +152,8 @@ DEFAULT = Pipeline([
     Pass("fuse-quantised", fuse_quantised),  # before the weights' dequantisation is folded
     Pass("weight-only", keep_codes),
     _FOLD,
+    Pass("sink-constants", sink_constants),
+    Pass("skip-loops", skip_loops),
     Pass("inline-branches", inline_branches),
     Pass("merge-common", merge_common),
     Pass("fold-batch-norm", fold_batch_norm),

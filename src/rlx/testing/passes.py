@@ -96,7 +96,25 @@ def branches(rng: Rng) -> Graph:
     return g
 
 
-NETS = (convolutions, attention, halves, quantised, branches)
+def loops(rng: Rng) -> Graph:
+    """Bodies that read constants of the graph around them, and loops that make no trip."""
+    body = Graph("body")
+    s, x, w = body.input("s", (2, 4)), body.input("x", (2, 4)), body.input("w", (4, 4))
+    t = ops.tanh(s @ w + x)
+    body.output("s", t)
+    body.output("row", t * 0.5)
+    g = Graph("loops")
+    a, xs, w = g.input("a", (2, 4)), g.input("xs", (3, 2, 4)), g.constant(_f(rng, 4, 4))
+    last, rows = ops.scan(a, xs, w, body=body, n_carried=1, n_xs=1)
+    nothing, no_rows = ops.scan(a, xs[:0], w, body=body, n_carried=1, n_xs=1)
+    g.output("last", last)
+    g.output("rows", rows)
+    g.output("nothing", nothing * 2.0)
+    g.output("no_rows", no_rows)
+    return g
+
+
+NETS = (convolutions, attention, halves, quantised, branches, loops)
 
 
 def feeds_of(graph: Graph, rng: Rng) -> dict[str, Array]:
