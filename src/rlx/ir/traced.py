@@ -216,6 +216,15 @@ def trace_of(item: Any) -> Trace | None:
     return None
 
 
+def intern(item: Any, table: dict[bytes, npt.NDArray[Any]]) -> None:
+    """Let equal rows of values be one array; looks into tuples and lists."""
+    if isinstance(item, (Traced, TracedFloat)):
+        item.values = table.setdefault(item.values.tobytes(), item.values)
+    elif isinstance(item, (tuple, list)):
+        for x in item:
+            intern(x, table)
+
+
 def at(item: Any, extent: int) -> Any:
     """A number as it is at an extent; tuples and lists item by item; anything else as it is."""
     if isinstance(item, Traced):
@@ -223,5 +232,6 @@ def at(item: Any, extent: int) -> Any:
     if isinstance(item, TracedFloat):
         return float(item.values[extent - 1])
     if isinstance(item, (tuple, list)):
-        return type(item)([at(x, extent) for x in item])
+        items = [at(x, extent) for x in item]
+        return type(item)(*items) if hasattr(item, "_fields") else type(item)(items)
     return item

@@ -18,17 +18,20 @@ from rlx._kernels import _interp
 from rlx.compiler import Compiled, legalise, lower_calls, optimise
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
-from rlx.ir.traced import Trace, Traced, at, trace_of
+from rlx.ir.traced import Trace, Traced, at, intern, trace_of
 from rlx.lower import memory
 from rlx.lower.program import BodyRef, Call, Operand, Port, Program
 from rlx.options import CompileOptions
 from rlx.runtime.binding import Wide
+from rlx.runtime.cache import LRU
 from rlx.runtime.link import Assembled, assemble
 from rlx.runtime.variant import Variant
 from rlx.runtime.weights import WeightStore
 
 # Values of a number are kept for every extent of the bucket.
-MAX_UPPER = 1 << 14
+MAX_UPPER = 1 << 13
+# Sets of families kept: one per size that is followed and values of the other extents.
+MAX_SETS = 32
 
 
 class CallsAt(Sequence[Call]):
@@ -73,21 +76,30 @@ class Columns:
     """The numbers of thunks as functions of the extent."""
 
     def __init__(self, assembled: Assembled) -> None:
-        self.assembled = assembled
         self.plain = assembled.arrays()
-        self.traced: list[tuple[Any, Any]] = []  # positions in a column, a row of values for each
+        rows: dict[bytes, int] = {}
+        values: list[Array] = []
+        self.traced: list[tuple[Array, Array]] = []  # of a column: positions, and rows of `values`
         for column in assembled.columns:
-            found = [(i, v.values) for i, v in enumerate(column) if isinstance(v, Traced)]
-            places = np.array([i for i, _ in found], np.int64)
-            self.traced.append((places, np.array([v for _, v in found], np.int64) if found else None))
+            places, which = [], []
+            for i, number in enumerate(column):
+                if isinstance(number, Traced):
+                    row = rows.setdefault(number.values.tobytes(), len(values))
+                    if row == len(values):
+                        values.append(number.values)
+                    places.append(i)
+                    which.append(row)
+            self.traced.append((np.array(places, np.int64), np.array(which, np.int64)))
+        self.values = np.array(values, np.int64)
+        self.assembled = Assembled((), assembled.n_slots, assembled.kept)  # without the lists
 
     def at(self, extent: int) -> _interp.Program:
         """The thunks of an extent."""
         columns = []
-        for plain, (places, values) in zip(self.plain, self.traced, strict=True):
-            if values is not None:
+        for plain, (places, which) in zip(self.plain, self.traced, strict=True):
+            if len(places):
                 plain = plain.copy()
-                plain[places] = values[:, extent - 1]
+                plain[places] = self.values[which, extent - 1]
             columns.append(plain)
         return self.assembled.link(columns)
 
@@ -240,8 +252,24 @@ def compile_family(graph: Graph, options: CompileOptions, trace: Trace) -> Famil
     if trace.ended:
         return None
     params = {v.node.name: v.shape for v in final.params}
+    settle_numbers(final, program, trace.at + 1)
     compiled = Compiled(final, program, records, table, owned=final is not graph)
     return Family(compiled, columns, trace.valid, trace.at + 1, params)  # type: ignore[arg-type]
+
+
+def settle_numbers(graph: Graph, program: Program, own: int) -> None:
+    """Leave only the numbers that are needed: those of calls, equal ones once; the graph is as at its own extent."""
+    for node in graph.nodes:
+        node.attrs = {k: at(v, own) for k, v in node.attrs.items()}
+        for v in node.outputs:
+            v.type = v.type.with_shape(at(v.shape, own))
+    program.names = {k: Operand(p.buffer, at(p.offset, own)) for k, p in program.names.items()}
+    table: dict[bytes, Array] = {}
+    for call in program.calls:
+        intern([call.extent, call.grain, call.cost, call.phases, *call.attrs.values()], table)
+        intern([n for a in call.args if a is not None for n in (a.operand.offset, a.nbytes)], table)
+    for port in (*program.inputs, *program.outputs):
+        intern(port.shape, table)
 
 
 def _is_body(value: Any) -> bool:
@@ -277,7 +305,7 @@ class Families:
         self.upper = upper
         self.bind = bind
         self._lock = threading.RLock()
-        self.known: dict[FamilyKey, list[Family]] = {}
+        self.known: LRU[FamilyKey, list[Family]] = LRU(MAX_SETS)
         self.hopeless: set[str] = set()  # sizes that cannot be followed
 
     def make(self, wanted: Mapping[str, int], exact: Callable[[Mapping[str, int]], Variant], place: Place) -> Variant:
@@ -289,7 +317,10 @@ class Families:
         name = next(iter(wanted))
         extent = wanted[name]
         key = (name, tuple(sorted((k, v) for k, v in wanted.items() if k != name)))
-        families = self.known.setdefault(key, [])
+        families = self.known.get(key)
+        if families is None:
+            families = []
+            self.known.put(key, families)
         for family in families:
             if not family.valid[extent - 1]:
                 continue

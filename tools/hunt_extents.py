@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Run every sample of every op at every extent, and compare what families foretell with ordinary compilations.
+
+    hunt_extents.py [TEXT ...]
+
+TEXT limits the hunt to ops whose name contains it. Takes half an hour for all. Exit status 1 if anything differs.
+"""
+
+import sys
+import traceback
+
+from rlx.testing.extents import foretold, samples_under_extents
+from rlx.testing.optest import cases
+
+
+def main() -> int:
+    """Hunt; print what fails and a line of totals."""
+    wanted = sys.argv[1:]
+    ran = used = families = failures = 0
+    for op, dtype in cases():
+        if wanted and not any(text in op.name for text in wanted):
+            continue
+        try:
+            found, good = samples_under_extents(op, dtype, 10**9)
+            ran, used = ran + found, used + good
+            families += foretold(op, dtype, 10**9, 96, (96, 33, 8))
+        except Exception:
+            failures += 1
+            print(f"{op.name} {dtype}:\n{traceback.format_exc()}", flush=True)
+    print(f"{ran} graphs, {used} extents in use, {families} families, {failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
