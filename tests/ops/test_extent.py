@@ -19,7 +19,7 @@ def test_c5_op_and_type_under_an_extent(op: OpDef, dtype: DType) -> None:
     for sample in samples_of(op, dtype):
         for graph, size, feeds in graphs(op, sample):
             if size <= 8:
-                compare(graph, size, feeds, 1, {size - 1})
+                assert compare(graph, size, feeds, 1, {size - 1}) <= 1  # 0 where the graph cannot be smaller
                 return
 
 
@@ -35,4 +35,4 @@ def test_c5_every_extent_of_an_op(name: str) -> None:
 @pytest.mark.parametrize("name", sorted({o.name for o, _ in CASES}))
 def test_programs_of_an_op_are_foretold(name: str) -> None:
     """No number loses its trace between the rule of an op and its thunks."""
-    foretold(*next((o, d) for o, d in CASES if o.name == name), 2, 40, (40, 11))
+    assert foretold(*next((o, d) for o, d in CASES if o.name == name), 2, 40, (40, 11)) <= 4
