@@ -337,7 +337,7 @@ def test_A17_fusion_keeps_every_rounding_of_a_graph_of_halves(pattern, name):
     for options in FORMS:
         g = rlx.Graph("g")
         v = g.input("x", x.shape, x.dtype)
-        g.output("y", PATTERNS[pattern](lambda number: g.constant(np.asarray(number, x.dtype)), v))
+        g.output("y", PATTERNS[pattern](lambda number, g=g: g.constant(np.asarray(number, x.dtype)), v))
         results.append(rlx.compile(g, options).run({"x": x})["y"])
     for y in results[1:]:
         np.testing.assert_array_equal(y, results[0])

@@ -8,8 +8,11 @@ from rlx.lower.gemm import Plan
 from rlx.lower.gemm_conv import ConvShape
 
 STORED = ("f16", "bf16")
-# Products of more rows widen each block of B once, in the second cache; see gemm_half.c.
+# Products of more rows widen each block of B once; see gemm_half.c.
 DIRECT_ROWS = 40
+# Up to so many rows the block is one that stays in the first cache: then widening it counts.
+NARROW_ROWS = 96
+NARROW_COLUMNS = 32
 
 
 def packed_bytes(k: int, n: int, level: str | None = None) -> int:
@@ -30,7 +33,23 @@ def plan_matmul(m: int, n: int, k: int, *, stored: str, level: str | None = None
     """
     widen = m > DIRECT_ROWS
     plan = gemm.plan_matmul(m, n, k, packed=not widen, trans_b=widen, level=level, **options)
+    if widen and m <= NARROW_ROWS:
+        plan = _in_columns(plan, m, n, NARROW_COLUMNS, gemm.panel("f32", level)[0])
     return replace(plan, kernel=f"matmul.f32@{stored}")
+
+
+def _in_columns(plan: Plan, m: int, n: int, columns: int, mr: int) -> Plan:
+    """The plan cut into narrower blocks of columns."""
+    at: dict[str, Any] = dict(plan.attrs)
+    if at["nc"] <= columns:
+        return plan
+    mc, kc = at["mc"], at["kc"]
+    work = kc * (columns + (mr if at["trans_a"] else 0)) + (mc * columns if at["out_size"] != 4 else 0)
+    work = -(-work * 4 // 64) * 64
+    items = plan.extent // (-(-m // mc) * -(-n // at["nc"])) if n else 0
+    extent = items * -(-m // mc) * -(-n // columns)
+    at |= {"nc": columns, "work_stride": work}
+    return replace(plan, attrs=at, extent=extent, grain=1 if extent > 1 else 0, workspace=work)
 
 
 def plan_conv(s: ConvShape, *, stored: str, level: str | None = None, **options: Any) -> Plan:
