@@ -268,3 +268,16 @@ def test_closed_executables_hold_no_programs() -> None:
     assert first() is None
     with pytest.raises(rlx.ExecutionError, match="closed"):
         exe.set_active_extent("seq", 3)
+
+
+def test_python_kernels_get_the_sizes_of_their_extent() -> None:
+    """A call of Python code holds arrays of fixed shapes: no family, every extent is compiled."""
+    double = rlx.register_op("test_extent_double", inputs=["x"], reference=lambda x: x + x)
+    try:
+        exe = compiled(lambda x: ops.exp(double(x)), extents={"seq": UPPER})
+        for n in (40, 39, 38, 3):
+            exe.set_active_extent("seq", n)
+            assert_exact(exe, n, lambda x: ops.exp(double(x)))
+        assert exe._families.hopeless == {"seq"}
+    finally:
+        rlx.unregister_op("test_extent_double")

@@ -20,7 +20,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
 from rlx.ir.traced import Trace, Traced, at, intern, trace_of
 from rlx.lower import memory
-from rlx.lower.program import BodyRef, Call, Operand, Port, Program
+from rlx.lower.program import Call, EwRef, NativeRef, Operand, Port, Program
 from rlx.options import CompileOptions
 from rlx.runtime.binding import Wide
 from rlx.runtime.cache import LRU
@@ -229,8 +229,9 @@ def compile_family(graph: Graph, options: CompileOptions, trace: Trace) -> Famil
     legalise(graph)
     final, records = optimise(graph, options)
     program, table = lower_calls(final, options)
-    if any(_is_body(v) for c in program.calls for v in c.attrs.values()):
-        trace.end("a loop or branch has programs of its own")
+    strange = next((c for c in program.calls if not all(map(_is_number, c.attrs.values()))), None)
+    if strange is not None:
+        trace.end(f"{program.nodes[strange.node].place}: holds programs or Python code for its sizes")
     for weight in program.weights:
         if trace_of([weight.nbytes, *(weight.transform.attrs.values() if weight.transform else ())]) is not None:
             trace.end("a parameter depends on the extent")
@@ -272,8 +273,11 @@ def settle_numbers(graph: Graph, program: Program, own: int) -> None:
         intern(port.shape, table)
 
 
-def _is_body(value: Any) -> bool:
-    return isinstance(value, BodyRef) or (isinstance(value, (list, tuple)) and any(map(_is_body, value)))
+def _is_number(value: Any) -> bool:
+    """Whether an attribute is all numbers and addresses of code that gets its sizes as numbers."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_number, value))
+    return isinstance(value, (int, float, EwRef, NativeRef))
 
 
 def _alike(a: Any, b: Any) -> bool:
