@@ -1,14 +1,18 @@
 """Run models with state for many steps through linked handles, against feeding the state by hand.
 
     python tools/soak_state.py FOLDER [--steps 10000]
+    python tools/soak_state.py --runs 100000 --seconds 60
 
-For every model of the folder that carries state: equality of all outputs at every step, bit for bit, what
-tracemalloc and the resident set grew by, how many buffers the state was in, and the time of a step both ways.
+The second form runs a small graph with state many times, then from eight threads on clones for so long, and
+prints by how much the resident set grew. The first, for every model of the folder that carries state: equality of
+all outputs at every step, bit for bit, what tracemalloc and the resident set grew by, how many buffers the state
+was in, and the time of a step both ways.
 """
 
 import argparse
 import gc
 import pathlib
+import threading
 import time
 import tracemalloc
 from typing import Any
@@ -88,13 +92,78 @@ def soak(path: pathlib.Path, steps: int) -> dict[str, Any]:
             "buffers": len(addresses), "by hand us": spent[0] / steps * 1e6, "linked us": spent[1] / steps * 1e6}
 
 
+def small() -> rlx.CompiledGraph:
+    """next = state / 2 + x, and a random output."""
+    g = rlx.Graph("small")
+    s, x = g.input("state", (256,)), g.input("x", (256,))
+    g.output("next", s * 0.5 + x)
+    g.output("noise", rlx.ops.random_normal(shape=(16,), dtype=rlx.f32, graph=g))
+    e = rlx.compile(g)
+    e.bind_handle("state", np.zeros(256, np.float32))
+    e.link("next", "state")
+    return e
+
+
+def many_runs(runs: int) -> dict[str, int]:
+    """Growth over many runs of every variant."""
+    e, x = small(), np.ones(256, np.float32)
+    calls = [lambda: e.run({"x": x}), lambda: e.run_raw({"x": x}), lambda: e.run_typed({"x": x}),
+             lambda: e.run_slots([None, x])]
+    before = 0
+    for k in range(runs):
+        calls[k % 4]()
+        if k == runs // 10:
+            before = resident()
+    grown = resident() - before
+    np.testing.assert_allclose(e.read_handle("state"), 2, rtol=1e-6)
+    return {"runs": runs, "resident": grown}
+
+
+def many_threads(seconds: float) -> dict[str, Any]:
+    """Eight threads on clones; every one's state must be its own.
+
+    Raises
+    ------
+    AssertionError
+        A state is wrong.
+    """
+    e = small()
+    end = time.monotonic() + seconds
+    counts, wrong = [0] * 8, []
+
+    def work(k: int, clone: rlx.CompiledGraph) -> None:
+        x, state = np.full(256, k + 1, np.float32), np.zeros(256, np.float32)
+        while time.monotonic() < end:
+            out = clone.run({"x": x})["next"]
+            state = state * np.float32(0.5) + x
+            if not np.array_equal(out, state):
+                wrong.append(k)
+                return
+            counts[k] += 1
+
+    threads = [threading.Thread(target=work, args=(k, e.clone())) for k in range(8)]
+    before = resident()
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong, f"threads {wrong} saw another state"
+    return {"threads": 8, "runs": sum(counts), "resident": resident() - before}
+
+
 def main() -> None:
-    """Print a row per model."""
+    """Print a row per model, or per soak."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("folder", type=pathlib.Path, nargs="?")
     parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--runs", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=0.0)
     args = parser.parse_args()
-    for path in sorted(args.folder.glob("*.onnx")):
+    if args.runs:
+        print(many_runs(args.runs))
+    if args.seconds:
+        print(many_threads(args.seconds))
+    for path in sorted(args.folder.glob("*.onnx")) if args.folder else []:
         if setup(path) is not None:
             print(path.stem, soak(path, args.steps))
 
