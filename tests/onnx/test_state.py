@@ -182,6 +182,74 @@ def test_r25_models_draw_from_a_stream_of_their_own() -> None:
         m.set_rng(7)  # type: ignore[arg-type]
 
 
+def rows_at() -> Model:
+    """Rows of a table from a position on, and the positions themselves."""
+    nodes = [node("Add", ["pos", "two"], ["end"]), node("Slice", ["table", "pos", "end", "zero"], ["rows"]),
+             node("Squeeze", ["pos"], ["p"]), node("Squeeze", ["end"], ["e"]),
+             node("Range", ["p", "e", "one"], ["places"]), node("Add", ["pos", "step"], ["next"])]
+    return model(nodes, {"pos": np.zeros(1, np.int64), "table": np.zeros((50, 3), F)},  # type: ignore[arg-type]
+                 ["rows", "places", "next"], {"two": np.int64([2]), "zero": np.int64([0]), "one": np.int64(1),
+                                              "step": np.int64([1])})
+
+
+def test_a_position_that_moves_is_no_new_program() -> None:
+    m, table = rows_at(), np.random.default_rng(0).standard_normal((50, 3)).astype(F)
+    m.bind_handle("table", table)
+    m.bind_handle("pos", np.zeros(1, np.int64))
+    m.link("next", "pos")
+    for k in range(48):
+        out = m.run()
+        np.testing.assert_array_equal(out["rows"], table[k : k + 2])
+        np.testing.assert_array_equal(out["places"], [k, k + 1])
+    assert m.memory_report().variants == 1
+
+
+@pytest.mark.parametrize("pos", [-60, -50, -3, -2, -1, 0, 30, 48, 49, 50, 90])
+def test_slices_at_any_position_are_those_of_python(pos: int) -> None:
+    m, table = rows_at(), np.arange(150, dtype=F).reshape(50, 3)
+    for where in (5, pos, 7, pos):
+        out = m.run({"table": table, "pos": np.int64([where])})
+        np.testing.assert_array_equal(out["rows"], table[where : where + 2])
+        np.testing.assert_array_equal(out["places"], [where, where + 1])
+
+
+def test_grouped_attention_decodes_with_one_program() -> None:
+    """A buffer of fixed size, in place; the total length is a value that differs at every step."""
+    from rlx.testing.onnx_models import proto
+
+    heads, size, room = 2, 8, 32
+    nodes = [helper.make_node("GroupQueryAttention", ["q", "k", "v", "past_k", "past_v", "ends", "total"],
+                              ["y", "present_k", "present_v"], domain="com.microsoft", num_heads=heads,
+                              kv_num_heads=heads),
+             node("Add", ["ends", "one"], ["ends_next"]), node("Add", ["total", "one0"], ["total_next"])]
+    cache, row = np.zeros((1, heads, room, size), F), np.zeros((1, 1, heads * size), F)
+    like = {"q": row, "k": row, "v": row, "past_k": cache, "past_v": cache, "ends": np.zeros(1, np.int32),
+            "total": np.int32(0)}
+    file = proto(nodes, like, ["y", "present_k", "present_v", "ends_next", "total_next"],  # type: ignore[arg-type]
+                 {"one": np.int32([1]), "one0": np.int32(1)}, domains=["com.microsoft"])
+    m = rlx.load(file.SerializeToString(), threads=1)
+    rng = np.random.default_rng(0)
+    for name in ("k", "v"):
+        m.bind_handle(f"past_{name}", cache)
+        m.link(f"present_{name}", f"past_{name}")
+    m.bind_handle("ends", np.int32([0]))
+    m.bind_handle("total", np.int32(1))
+    m.link("ends_next", "ends")
+    m.link("total_next", "total")
+    kept: list[list[np.ndarray]] = [[], []]
+    for step in range(20):
+        q, k, v = (rng.standard_normal((1, 1, heads * size)).astype(F) for _ in range(3))
+        y = m.run({"q": q, "k": k, "v": v})["y"]
+        for held, new in zip(kept, (k, v), strict=True):
+            held.append(new.reshape(heads, size))
+        keys, values = (np.stack(held, 1).astype(np.float64) for held in kept)
+        scores = np.einsum("hd,hjd->hj", q.reshape(heads, size), keys) / np.sqrt(size)
+        p = np.exp(scores - scores.max(-1, keepdims=True))
+        want = np.einsum("hj,hjd->hd", p / p.sum(-1, keepdims=True), values)
+        np.testing.assert_allclose(y.reshape(heads, size), want, rtol=1e-4, atol=1e-5, err_msg=str(step))
+    assert m.memory_report().variants <= 2  # the first token is a prompt
+
+
 def test_plans_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A state that grows is a new shape at every step; what is kept of them does not grow."""
     from rlx.onnx import plans

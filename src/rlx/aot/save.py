@@ -20,7 +20,7 @@ from rlx.errors import BindingError, FormatError
 from rlx.ir.graph import Graph
 from rlx.ir.text import large_constants, print_graph
 from rlx.lower.program import BodyRef, Program
-from rlx.onnx.steps import Finish, Guard, Host, Segment, Start, Step, Views
+from rlx.onnx.steps import Finish, Guard, Host, Segment, Start, Step, Test, Views
 from rlx.options import CompileOptions
 from rlx.runtime import kernels
 from rlx.runtime.levels import rows_of
@@ -273,6 +273,9 @@ def _step(step: Step, content: _Content, name: str) -> dict[str, Any]:
         return {"kind": "guard", "slots": [list(k) for k in step.slots]}
     if isinstance(step, Finish):
         return {"kind": "finish", "items": encode(step.items, arrays, "result"), "copies": step.copies}
+    if isinstance(step, Test):
+        raise FormatError(f"model {name!r}: plans must depend on values by content alone, got a slice "
+                          "or range whose place differs from run to run")
     assert isinstance(step, Host)
     named = getattr(step.function, "named", None)
     if named is None:

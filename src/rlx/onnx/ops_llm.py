@@ -115,7 +115,6 @@ def _multi_head(n: NodeContext) -> Any:
 def _group_query(n: NodeContext) -> Any:
     """Causal attention with a cache: of the past alone, or a buffer of fixed size that is written in place."""
     heads, groups = n.int("num_heads"), n.int("kv_num_heads")
-    total = int(n.scalar(6))
     if any(n.has(i) and n.item(i) is not None for i in (11, 12, 13)):
         raise FormatError("head sinks and quantised caches are not supported")
     q, k, v, past_k, past_v = n.x(0), n.opt(1), n.opt(2), n.opt(3), n.opt(4)
@@ -128,9 +127,11 @@ def _group_query(n: NodeContext) -> Any:
     q, k, v = heads_first(q, heads), heads_first(k, groups), heads_first(v, groups)
     batch, length = dim(q, 0), dim(q, 2)
     held = dim(past_k, 2) if past_k is not None else 0
+    # The total length differs from run to run; the plan only depends on these two questions.
+    known = n.tracer.decide([n.item(6)], lambda t: (int(t.reshape(-1)[0]) == length, int(t.reshape(-1)[0]) <= held))
+    first_prompt, fits = known or (int(n.scalar(6)) == length, int(n.scalar(6)) <= held)
     ends = ops.expand(ends, shape=(batch,))
     steps = n.constant(np.arange(length, dtype=np.int64)[None, :])
-    first_prompt = total == length
     start = ops.sub(ends, n.constant(np.int64(length - 1)))
     places = (
         ops.expand(steps, shape=(batch, length)) if first_prompt else ops.add(ops.unsqueeze(start, axes=(1,)), steps)
@@ -142,7 +143,7 @@ def _group_query(n: NodeContext) -> Any:
         tables = [ops.gather(t, at, axis=0) for t in (cos, sin)]
         interleaved = bool(n.int("rotary_interleaved", 0))
         q, k = (rotate(x, tables[0], tables[1], interleaved) for x in (q, k))
-    if past_k is not None and past_v is not None and held >= total:  # a buffer
+    if past_k is not None and past_v is not None and fits:  # a buffer
         first = n.constant(np.zeros(batch, np.int64)) if first_prompt else start
         k, _ = ops.cache_append(past_k, k, first, axis=2)
         v, _ = ops.cache_append(past_v, v, first, axis=2)

@@ -12,6 +12,9 @@ from rlx.onnx.context import NodeContext, dim, dims
 from rlx.onnx.registry import onnx_op
 from rlx.onnx.tracing import element_count
 
+# Elements of a Range.
+MAX_RANGE = 1 << 34
+
 # -- constants and shapes -----------------------------------------------------------
 
 
@@ -52,8 +55,31 @@ def _constant_of_shape(n: NodeContext) -> Any:
     return ops.expand(n.constant(value), shape=shape)
 
 
+def _moving_range(n: NodeContext) -> Any:
+    """A range of integers whose start differs from run to run; None if it is none."""
+    constant = [n.tracer.is_constant(n.item(i)) for i in range(3)]
+    if all(constant) or not constant[2] or n.dtype(0) not in (dtypes.i32, dtypes.i64):
+        return None
+    delta = int(np.asarray(n.const(2)).reshape(-1)[0])
+    if delta == 0:
+        return None
+
+    def count(start: Any, limit: Any) -> tuple[int]:
+        return (max(0, -((int(start.reshape(-1)[0]) - int(limit.reshape(-1)[0])) // delta)),)
+
+    found = n.tracer.decide([n.item(0), n.item(1)], count)
+    if found is None or found[0] > MAX_RANGE:
+        return None
+    start = n.x(0)
+    places = np.arange(found[0], dtype=start.dtype.numpy) * delta
+    return ops.add(ops.reshape(start, shape=(1,)), n.constant(places.astype(start.dtype.numpy)))
+
+
 @onnx_op("Range")
 def _range(n: NodeContext) -> Any:
+    moved = _moving_range(n)
+    if moved is not None:
+        return moved
     start, limit, delta = (np.asarray(n.const(i)).reshape(()) for i in range(3))
     if delta == 0:
         raise FormatError("the step must not be 0, got 0")
@@ -63,7 +89,7 @@ def _range(n: NodeContext) -> Any:
         if start.dtype.kind not in "iu"
         else -((int(start) - int(limit)) // int(delta)),
     )
-    if count > 1 << 34:
+    if count > MAX_RANGE:
         raise FormatError(f"the range must be moderate, got {count} elements")
     places = np.arange(count, dtype=start.dtype if start.dtype.kind in "fiu" else np.float32)
     return (start + places * delta).astype(start.dtype)
@@ -194,8 +220,46 @@ def split(n: NodeContext, axis: int, sizes: list[int]) -> list[Any]:
     return [n.move(ops.slice, starts=(a,), stops=(a + s,), axes=(axis,)) for a, s in zip(starts, sizes, strict=False)]
 
 
+def _moving_slice(n: NodeContext) -> Any:
+    """A slice whose place differs from run to run: the plan knows its sizes alone. None if it is none."""
+    constant = n.tracer.is_constant
+    fixed = [n.has(i) and n.item(i) is not None and not constant(n.item(i)) for i in (3, 4)]
+    if (constant(n.item(1)) and constant(n.item(2))) or any(fixed) or n.on_host(0) or any(map(n.on_host, (1, 2))):
+        return None
+    shape = n.shape(0)
+    count = int(np.prod(n.shape(1)))
+    axes, steps = n.opt_ints(3), n.opt_ints(4)
+    axes = _axes(list(range(count)) if axes is None else axes, len(shape))
+    if n.shape(1) != n.shape(2) or len(axes) != count or len(set(axes)) != count or set(steps or [1]) != {1}:
+        return None
+
+    def sizes(starts: Any, ends: Any) -> tuple[Any, ...]:
+        places = [slice(int(a), int(b)).indices(shape[axis])[:2]
+                  for axis, a, b in zip(axes, starts.reshape(-1), ends.reshape(-1), strict=True)]
+        return tuple([(max(0, b - a), int(s) < 0) for (a, b), s in zip(places, starts.reshape(-1), strict=True)])
+
+    found = n.tracer.decide([n.item(1), n.item(2)], sizes)
+    if found is None:
+        return None
+    x, starts = n.x(0), _indices(n.x(1))
+    wide = starts if starts.dtype == dtypes.i64 else ops.cast(starts, dtype=dtypes.i64)
+    wide = ops.reshape(wide, shape=(count,))
+    for i, (axis, (size, from_end)) in enumerate(zip(axes, found, strict=True)):
+        if size in (0, shape[axis]):
+            x = ops.slice(x, starts=(0,), stops=(size,), axes=(axis,))
+            continue
+        start = wide[i : i + 1]
+        if from_end:
+            start = ops.max(ops.add(start, n.constant(np.int64(shape[axis]))), n.constant(np.int64(0)))
+        x = ops.gather(x, ops.add(start, n.constant(np.arange(size, dtype=np.int64))), axis=axis)
+    return x
+
+
 @onnx_op("Slice")
 def _slice(n: NodeContext) -> Any:
+    moved = _moving_slice(n) if n.opset >= 10 else None
+    if moved is not None:
+        return moved
     if n.opset < 10:
         starts, ends = n.ints("starts"), n.ints("ends")
         axes, steps = n.ints("axes", None), None

@@ -18,7 +18,7 @@ from rlx.errors import BindingError, BindingTypeError, ConfigError, UnknownNameE
 from rlx.machine import check_threads
 from rlx.onnx.elements import numpy_type
 from rlx.onnx.plans import ABSENT, Plans
-from rlx.onnx.steps import Guard, Segment, Step, content
+from rlx.onnx.steps import Guard, Segment, Step, Test
 from rlx.runtime.lifecycle import LifeCycle
 from rlx.runtime.stateful import Stateful
 
@@ -86,17 +86,20 @@ class ModelSignature:
 
 
 class Guarded:
-    """Executors of whole models by the content of some inputs."""
+    """Executors of whole models by what the plan asks of some inputs."""
 
-    __slots__ = ("children", "names")
+    __slots__ = ("first", "names")
 
-    def __init__(self, names: list[str], children: Mapping[Any, Step]) -> None:
+    def __init__(self, names: list[tuple[int, str]], first: Step) -> None:
         self.names = names
-        self.children = children
+        self.first = first
 
     def pick(self, inputs: Mapping[str, Any]) -> _interp.Executor:
-        """The executor for these inputs; KeyError when their values are new."""
-        step = self.children[tuple([content(inputs[n]) for n in self.names])]
+        """The executor for these inputs; KeyError when the outcome is new, or the plan does more than ask."""
+        values: Any = {i: inputs[name] for i, name in self.names}
+        step = self.first
+        while isinstance(step, (Guard, Test)):
+            step = step.children[step.run(values, 0)]
         if isinstance(step, Segment) and step.direct:
             return step.variant.executor
         raise KeyError
@@ -220,8 +223,8 @@ class PlannedModel(Stateful, LifeCycle):
         found: Any = None
         if isinstance(step, Segment) and step.direct:
             found = step.variant.executor
-        elif isinstance(step, Guard) and all(i < len(values) and part is None for i, part in step.slots):
-            found = Guarded([list(self._inputs)[i] for i, _ in step.slots], step.children)
+        elif isinstance(step, (Guard, Test)) and self._asks_only(step, len(values)):
+            found = Guarded([(i, n) for i, n in enumerate(self._inputs) if n in self._required], step)
         elif all(self._dtypes[n] is not None for n in self._required):
             ports = [(n, self._dtypes[n]) for n in self._inputs]
             found = Route(root, ports, ABSENT, self._index, self._core.resume)
@@ -231,6 +234,14 @@ class PlannedModel(Stateful, LifeCycle):
             self._direct.clear()
         self._direct[tuple(v.shape for v in arrays)] = found
         return found if isinstance(found, _interp.Executor) else None
+
+    def _asks_only(self, step: Step, inputs: int) -> bool:
+        """Whether a plan looks at inputs and then runs one program."""
+        while isinstance(step, (Guard, Test)):
+            if any(i >= inputs or part is not None for i, part in step.slots) or not step.children:
+                return False
+            step = next(reversed(step.children.values()))
+        return isinstance(step, Segment) and step.direct
 
     # -- state ------------------------------------------------------------------------------
 

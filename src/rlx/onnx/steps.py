@@ -160,6 +160,19 @@ class Guard(Step):
         return tuple(content(fetch(values, key)) for key in self.slots)
 
 
+class Test(Step):
+    """Branches on what a function makes of values, for those that differ from run to run."""
+
+    def __init__(self, slots: list[Key], function: Callable[[list[Any]], Any]) -> None:
+        super().__init__()
+        self.slots = slots
+        self.function = function
+
+    def run(self, values: Any, threads: int) -> Any:
+        """What the function returns is the outcome."""
+        return self.function([fetch(values, key) for key in self.slots])
+
+
 class Host(Step):
     """A call of a Python function; the structure of what it returns is the outcome.
 

@@ -22,7 +22,19 @@ from rlx.onnx import registry
 from rlx.onnx.block import Block, NodeDef
 from rlx.onnx.context import NodeContext
 from rlx.onnx.functions import definition
-from rlx.onnx.steps import Finish, Guard, Host, Key, Segment, Slot, Step, Views, fetch, is_tensor
+from rlx.onnx.steps import (
+    Finish,
+    Guard,
+    Host,
+    Key,
+    Segment,
+    Slot,
+    Step,
+    Test,
+    Views,
+    fetch,
+    is_tensor,
+)
 from rlx.onnx.tracing import GUARD_ELEMENTS, TraceGraph, element_count, transplant
 
 if TYPE_CHECKING:
@@ -293,6 +305,58 @@ class Tracer:
                 self.known[k] = value.copy() if isinstance(value, np.ndarray) else value
         return [self.known[k] for k in keys]
 
+    def decide(self, items: Sequence[Any], function: Callable[..., Any]) -> Any:
+        """What a function makes of the values of items; None if they are not small, or a body is being built.
+
+        The plan branches on the result and not on the values, which may differ from run to run.
+        """
+        if self._captures is not None:
+            return None
+        keys: list[Key] = []
+        readers: list[Callable[[Mapping[Key, Any]], Any]] = []
+        for item in items:
+            reader = self._reader(item, keys)
+            if reader is None:
+                return None
+            readers.append(reader)
+
+        def outcome(arrays: list[Any]) -> Any:
+            given = dict(zip(keys, arrays, strict=True))
+            return function(*[read(given) for read in readers])
+
+        if not keys:
+            return outcome([])
+        self._take(lambda: Test(keys, outcome))
+        return self._outcome
+
+    def _reader(self, item: Any, keys: list[Key]) -> Callable[[Mapping[Key, Any]], Any] | None:
+        """How a run tells the value of an item from small slots, which are added to the keys."""
+        if isinstance(item, Slot) and item.key not in self.known:
+            if item.type is None or math.prod(item.shape or ()) > GUARD_ELEMENTS:
+                return None
+            key = item.key
+            if key not in keys:
+                keys.append(key)
+            return lambda given: given[key]
+        if not isinstance(item, Value) or self.is_constant(item) or item.array is not None:
+            value = self.peek(item)
+            return None if value is None else lambda given: value
+        leaves = self.graph.leaves(item) if item.graph is self.graph else None
+        ports = {p: k for k, p in self.ports.items()}
+        if leaves is None or any(v not in ports or element_count(v) > GUARD_ELEMENTS for v in leaves):
+            return None
+        graph = TraceGraph("test")  # the segment's own graph is taken apart when it is compiled
+        made: dict[Value, Value] = {}
+        inputs: dict[Key, Value] = {}
+        for v in leaves:
+            if ports[v] in self.known:
+                made[v] = graph.of_array(self.known[ports[v]])
+            else:
+                made[v] = inputs[ports[v]] = graph.input(graph.unique_name("given"), v.shape, v.dtype)
+        keys += [k for k in inputs if k not in keys]
+        result = transplant(item, graph, made)
+        return lambda given: graph.evaluate(result, {v: given[k] for k, v in inputs.items()})
+
     # -- steps -------------------------------------------------------------------------
 
     def _take(self, make: Callable[[], Step]) -> Step:
@@ -306,7 +370,7 @@ class Tracer:
             self._made.update(range(step.first, step.first + len(step.variant.compiled.program.outputs)))
         if isinstance(step, Host) and self._taken < self._done:
             self._outcome = step.outcome(self.values)
-        elif isinstance(step, Guard) or self._taken >= self._done:
+        elif isinstance(step, (Guard, Test)) or self._taken >= self._done:
             self._outcome = step.run(self.values, self.threads)
         else:
             self._outcome = None
