@@ -154,9 +154,10 @@ def lower_region(
     steps, params = _steps(nodes, at, regs, results)
     if len(regs) > MAX_REGS:
         raise LoweringError(f"region: registers must be at most {MAX_REGS}, got {len(regs)}")
-    # Block size: what is laid out or kept per block shall stay in L1.
+    # Block size: what is laid out or kept per block shall stay in L1, and what is fetched ahead for the next
+    # one while this one is worked on shall find room on its way (2048: up to 25 % slower, 256: 20 %).
     per_item = sum(r.itemsize for r in regs)
-    block = max(128, min(2048, L1_BUDGET // max(1, per_item) // 64 * 64))
+    block = max(128, min(768, L1_BUDGET // max(1, per_item) // 64 * 64))
     if period > 1:
         block = max(period, block // period * period)
     lanes = min(block, max(total, 1))

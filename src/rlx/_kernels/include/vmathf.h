@@ -14,7 +14,9 @@
  *             exp(-|x|), with 2^k applied after the last product.
  *   gelu      x Phi(x) from Phi(-|x|) = g(|x|) exp(-x^2/2): the negative tail
  *             keeps its relative accuracy down to the denormals. x^2 is held
- *             in two floats, so the exponent carries no rounding error.
+ *             in two floats, so the exponent carries no rounding error. AVX-512 has g from a
+ *             table of polynomials, which takes 0.75 of the time. (g as one polynomial in
+ *             1 / (1 + a/3) was as fast as that and 6.6 ulp off.)
  *   gelu_tanh x sigmoid(t), t in two floats.
  *   log       x = 2^e (1 + f), f in [-1/4, 1/2).
  * The polynomials are weighted minimax fits (Lawson iteration).
