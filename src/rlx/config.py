@@ -6,10 +6,12 @@ A value that cannot be read is an error wherever it is first needed, never ignor
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlx.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Variable(NamedTuple):
@@ -104,8 +106,10 @@ def positive_int(name: str) -> int | None:
     return found
 
 
-def cache_dir() -> Path:
+def cache_dir() -> "Path":
     """`RLX_CACHE_DIR`, else `XDG_CACHE_HOME`/rlx, else ~/.cache/rlx."""
+    from pathlib import Path  # slow to import
+
     own = read("RLX_CACHE_DIR")
     if own:
         return Path(own)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx import costs, dtypes
+from rlx import dtypes
 from rlx._kernels import _interp
 from rlx.aot.container import Bytes, Container, check_level, open_file
 from rlx.aot.tables import Linker, Table
@@ -88,7 +88,9 @@ class File:
             check_level(self.level, self._spec["sources"], self.name)
             with malformed(self.name):
                 tables = [Table(s, self.container.words, self.name) for s in self._spec["programs"]]
-                _interp.set_split_ns(int(costs.of(self.level).split_ns))
+                least = self._spec["split_ns"]
+                if type(least) is int and 0 < least < 1 << 40:
+                    _interp.set_split_ns(least)
                 self._linker = Linker(self.level, self._spec["kernels"], self._spec["ews"], tables, verify, self.name)
         return self._linker
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import rlx
+from rlx import costs
 from rlx.aot import container
 from rlx.aot.container import Bytes
 from rlx.aot.tables import Writer
@@ -45,7 +46,8 @@ class _Content:
         self.variants: list[dict[str, Any]] = []
         self.details: list[dict[str, Any]] = []
         self.manifest: dict[str, Any] = {"rlx": rlx.__version__, "kind": kind, "name": name, "level": table.level,
-                                         "sources": rows_of(table.level)[2], "threads": None, "state": [0, 0, 0]}
+                                         "sources": rows_of(table.level)[2], "threads": None, "state": [0, 0, 0],
+                                         "split_ns": int(costs.of(table.level).split_ns)}
 
     def variant(self, variant: Any, **more: Any) -> int:
         """Add a compiled program and what is bound to it."""
