@@ -57,6 +57,20 @@ def test_same_bits_and_masks_beside_busy_processes(spinners):
     assert all(mask == before for mask in masks().values())
 
 
+def test_a_short_program_settles_on_what_is_fastest():
+    exe = rlx.compile(network(), rlx.CompileOptions(threads=2))
+    x = np.random.default_rng(1).standard_normal((96, 256), np.float32)
+    want = exe.run({"x": x}, threads=1)["y"]
+    program = exe._variant.linked
+    assert program.parallel and program.trials == 0
+    for _ in range(200):
+        np.testing.assert_array_equal(exe.run({"x": x}, threads=2)["y"], want)
+        if program.trials < 0:
+            break
+    assert program.trials == -1 and 0 <= program.choice < 3
+    np.testing.assert_array_equal(exe.run({"x": x}, threads=2)["y"], want)
+
+
 def test_one_processor_and_four_threads():
     code = (
         "import os, numpy as np, rlx; from rlx import ops\n"

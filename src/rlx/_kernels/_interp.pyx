@@ -74,6 +74,19 @@ def set_split_ns(int64_t ns):
     SPLIT_NS = ns
 
 
+# Short programs find out for themselves what is worth a hand-over: their first runs take turns with these
+# multiples of SPLIT_NS (0: one thread for everything), and the fastest stays. An estimate of 12 us may be 6 us,
+# and what one thread wrote must travel to the other: models of many such calls were up to 1.2 times slower with
+# two threads than with one.
+cdef enum:
+    CHOICES = 3
+    TRIALS = 5
+cdef int64_t[CHOICES] MULTIPLES = [1, 3, 0]
+# Estimated work beyond which a program splits without asking.
+cdef int64_t TRIAL_NS = 3_000_000
+# What a second thread must save, as a part of the time.
+cdef double WORTH = 0.04
+
 # How much estimated work may pass between two looks at pending signals.
 cdef int64_t SIGNAL_NS = 50_000_000
 
@@ -135,14 +148,14 @@ cdef void leave(const rlx_frame *frame, object exc) noexcept:
         raised[0] = <void *> exc
 
 
-cdef int execute(const Plan *plan, rlx_frame *frame, int threads) noexcept nogil:
+cdef int execute(const Plan *plan, rlx_frame *frame, int threads, int64_t split_ns) noexcept nogil:
     """Run every thunk in order; on failure say which node in frame.error."""
     cdef int64_t i
     cdef int status
     cdef const rlx_thunk *t
     for i in range(plan.n_thunks):
         t = plan.thunks + i
-        if threads > 1 and t.grain > 0 and t.cost > SPLIT_NS * t.phases:
+        if threads > 1 and t.grain > 0 and t.cost > split_ns * t.phases:
             status = rlx_pool_run(t, frame, threads)
         else:
             status = t.fn(t, frame, 0, t.extent)
@@ -209,7 +222,7 @@ cdef int run_body(const Plan *plan, char **base, const rlx_frame *outer, void *s
     inner.frame.state = state
     inner.keepers = NULL
     inner.raised = (<const rlx_run_frame *> outer).raised
-    return execute(plan, &inner.frame, outer.n_threads)
+    return execute(plan, &inner.frame, outer.n_threads, SPLIT_NS)
 
 
 cdef int control_if(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) noexcept nogil:
@@ -398,6 +411,9 @@ cdef class Program:
     cdef readonly int64_t n_slots
     cdef readonly object keep
     cdef readonly bint parallel
+    cdef readonly int trials  # runs of the trial so far; -1: there is none
+    cdef readonly int choice  # which of MULTIPLES
+    cdef int64_t[CHOICES] fastest
 
     def __cinit__(self, cnp.int64_t[::1] fns, cnp.int64_t[::1] extents, cnp.int64_t[::1] grains,
                   cnp.int64_t[::1] phases, cnp.int64_t[::1] nodes, cnp.int64_t[::1] costs, cnp.int64_t[::1] attrs,
@@ -433,9 +449,25 @@ cdef class Program:
         self.keep = keep
         # Whether any thunk, in bodies too, is worth a second thread: only then is the pool woken.
         self.parallel = any(isinstance(k, Program) and k.parallel for k in keep or ())
+        self.trials = 0 if np.sum(costs) < TRIAL_NS else -1
         for i in range(n):
             t = self.plan.thunks + i
             self.parallel = self.parallel or (t.grain > 0 and t.cost > SPLIT_NS * t.phases)
+
+    cdef void learn(self, int choice, int64_t took) noexcept:
+        """A run of the trial took so many nanoseconds; the first round does not count, memory was cold."""
+        cdef int i
+        cdef int round = self.trials // CHOICES
+        if round == 1 or (round > 1 and took < self.fastest[choice]):
+            self.fastest[choice] = took
+        self.trials += 1
+        if self.trials == TRIALS * CHOICES:
+            self.trials = -1
+            self.choice = CHOICES - 1
+            for i in range(CHOICES - 1):
+                if self.fastest[i] < (1 - WORTH) * self.fastest[CHOICES - 1] and (
+                        self.choice == CHOICES - 1 or self.fastest[i] < self.fastest[self.choice]):
+                    self.choice = i
 
     def __dealloc__(self):
         PyMem_Free(self.plan.thunks)
@@ -896,6 +928,10 @@ cdef class Executor:
         cdef int64_t *spent = NULL
         cdef cnp.ndarray spent_array
         cdef RunState state = self.state  # set_rng may replace it while this runs
+        cdef Program program = self.program
+        cdef bint tries = parallel and program.trials >= 0 and self.spent is None and min(threads, self.limit) > 1
+        cdef int choice = program.trials % CHOICES if tries else program.choice
+        cdef int64_t split_ns = SPLIT_NS * MULTIPLES[choice], began = 0
         if self.spent is not None:
             spent_array = self.spent
             spent = <int64_t *> cnp.PyArray_DATA(spent_array)
@@ -911,13 +947,17 @@ cdef class Executor:
         run.raised = &self.raised
         frame.tid = 0
         with nogil:
-            granted = rlx_pool_enter(min(threads, self.limit) if parallel else 1)
+            if tries:
+                began = rlx_now_ns()
+            granted = rlx_pool_enter(min(threads, self.limit) if parallel and split_ns else 1)
             frame.n_threads = granted
             if spent != NULL:
                 status = execute_timed(&self.program.plan, frame, granted, spent)
             else:
-                status = execute(&self.program.plan, frame, granted)
+                status = execute(&self.program.plan, frame, granted, split_ns)
             rlx_pool_leave(granted)
+        if tries and status == RLX_OK and (granted > 1 or split_ns == 0):
+            program.learn(choice, rlx_now_ns() - began)
         state.state.counter += 1
         return status
 
