@@ -86,3 +86,27 @@ def test_minilm_stays_in_its_codes():
     for name in want.keys():
         np.testing.assert_allclose(got[name], want[name], rtol=1e-4, atol=1e-5)
     assert kept.memory_report().weights < 0.45 * wide.memory_report().weights
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_constants_of_four_bits_stay_so(signed):
+    onnx = pytest.importorskip("onnx")
+    rng = np.random.default_rng(2)
+    low = -8 if signed else 0
+    q, zero = rng.integers(low, low + 16, (128, 96)), rng.integers(low, low + 16, (4, 96))
+    scale = (rng.random((4, 96)) / 10).astype(np.float32)
+    kind = onnx.TensorProto.INT4 if signed else onnx.TensorProto.UINT4
+    make = onnx.helper
+    nodes = [make.make_node("DequantizeLinear", ["w", "s", "z"], ["f"], axis=0, block_size=32),
+             make.make_node("MatMul", ["x", "f"], ["y"])]  # fmt: skip
+    graph = make.make_graph(
+        nodes, "g", [make.make_tensor_value_info("x", 1, [5, 128])], [make.make_tensor_value_info("y", 1, [5, 96])],
+        [make.make_tensor("w", kind, q.shape, q.ravel().tolist()), onnx.numpy_helper.from_array(scale, "s"),
+         make.make_tensor("z", kind, zero.shape, zero.ravel().tolist())],
+    )  # fmt: skip
+    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 21)], ir_version=10)
+    x = rng.standard_normal((5, 128)).astype(np.float32)
+    exe = rlx.load(model.SerializeToString())
+    weights = (q - np.repeat(zero, 32, 0)).astype(np.float32) * np.repeat(scale, 32, 0)
+    np.testing.assert_allclose(exe.run({"x": x})["y"], x @ weights, rtol=1e-4, atol=1e-4)
+    assert exe.memory_report().weights < 0.75 * q.size

@@ -101,6 +101,15 @@ def test_one_weight_of_two_products_is_held_once():
     assert exe.memory_report().weights < 1.2 * I8.nbytes
 
 
+def test_R85_zero_points_of_four_bit_codes_count():
+    codes, scale = np.array([[0x0F, 0x73]], np.uint8), np.full((1, 1), 0.5, np.float32)
+    for zero, want in ((None, [3.5, -4.0, -2.5, -0.5]), (np.array([[15]], np.uint8), [0.0, -7.5, -6.0, -4.0])):
+        g = rlx.Graph("g")
+        x = g.input("x", (4, 4))
+        g.output("y", ops.matmul_nbits(x, codes, scale, zero, bits=4, block_size=8))
+        assert rlx.compile(g).run({"x": np.eye(4, dtype=np.float32)})["y"].ravel().tolist() == want
+
+
 def test_half_activations():
     g = rlx.Graph("g")
     codes, scale = np.ascontiguousarray(U8.T), np.repeat(SCALE.reshape(N, 1), 3, 1)

@@ -61,11 +61,23 @@ def _quantize(n: NodeContext) -> Any:
     return ops.quantize_linear(x, scale, zero, axis=axis, block_size=block, dtype=None if zero is not None else target)
 
 
+def _small_ints(item: Any) -> Array | None:
+    """A constant of 2 or 4 bits in bytes, of the same sign; None for anything else."""
+    name = item.dtype.name if isinstance(item, np.ndarray) else ""
+    if name not in ("int4", "uint4", "int2", "uint2"):
+        return None
+    result: Array = item.astype(np.uint8 if name.startswith("u") else np.int8)
+    return result
+
+
 @onnx_op("DequantizeLinear")
 def _dequantize(n: NodeContext) -> Any:
     axis, block = n.int("axis", 1), n.int("block_size", 0)
     code = n.int("output_dtype", 0)
-    if any(is_host(i) for i in n.items()):
+    items = n.items()
+    small = [_small_ints(items[i]) if i < len(items) else None for i in (0, 2)]
+    in_bytes = small[0] is not None and (small[1] is not None or not n.has(2)) and not is_host(n.item(1))
+    if not in_bytes and any(is_host(i) for i in items):
         target = code or code_of(n, 1)
 
         def run(x: Array, scale: Array, zero: Array | None = None) -> Array:
@@ -75,7 +87,11 @@ def _dequantize(n: NodeContext) -> Any:
             return convert(wide * _spread(scale.astype(np.float32), x, axis, block), target)
 
         return n.host(run, [n.item(i) for i in range(n.n_inputs)])
-    x, scale, zero = n.x(0), n.x(1), n.opt(2)
+    scale = n.x(1)
+    if in_bytes and small[0] is not None:  # constants of 2 or 4 bits: a product reads them packed
+        x, zero = n.constant(small[0]), None if small[1] is None else n.constant(small[1])
+    else:
+        x, zero = n.x(0), n.opt(2)
     if x.rank == 0 or not -x.rank <= axis < x.rank:
         axis = 0 if x.rank else -1
     if not block:
