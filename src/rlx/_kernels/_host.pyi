@@ -1,7 +1,9 @@
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
+
+KERNELS: Final[dict[str, tuple[int, str, int]]]
 
 class ResultError(ValueError): ...
 

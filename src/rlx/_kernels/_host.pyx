@@ -1,4 +1,4 @@
-"""Kernels in Python: the one place where a run takes the GIL.
+"""Kernels of custom ops: C functions, and Python, the one place where a run takes the GIL.
 
 Operands are handed out as read-only views on the memory where they lie, which
 the view keeps alive; where its owner is not known (inside the bodies of control
@@ -11,16 +11,14 @@ cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int64_t, intptr_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t
 from libc.string cimport memcpy
 
-from rlx._kernels.abi cimport RLX_ERR_PYTHON, RLX_OK, rlx_frame, rlx_thunk
+from rlx._kernels.abi cimport RLX_ERR_PYTHON, RLX_OK, rlx_frame, rlx_kernel, rlx_thunk
 
 import gc
 
 import numpy as np
-
-from rlx._kernels import _interp
 
 cnp.import_array()
 
@@ -29,6 +27,7 @@ cdef extern from "run_frame.h" nogil:
         rlx_frame frame
         void **keepers
         void **raised
+    int RLX_ERR_CUSTOM
 
 cdef extern from "numpy/arrayobject.h":
     # Steals a reference to the descriptor.
@@ -220,7 +219,9 @@ cdef class HostCall:
                                   "\nhint: keep a copy, or register the op with copies=True")
 
 
-cdef int invoke(const rlx_thunk *t, const rlx_frame *f) noexcept nogil:
+cdef int custom_host(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) noexcept nogil:
+    """attrs: call
+    A kernel in Python: the address of a `HostCall`."""
     cdef void **raised = (<const rlx_run_frame *> f).raised
     with gil:
         try:
@@ -234,4 +235,36 @@ cdef int invoke(const rlx_thunk *t, const rlx_frame *f) noexcept nogil:
     return RLX_OK
 
 
-_interp.set_host(<intptr_t> &invoke)
+ctypedef int32_t (*custom_fn)(void *const *, const int64_t *const *, const int64_t *, const int64_t *,
+                              int64_t, int64_t) noexcept nogil
+
+cdef enum:
+    MAX_OPERANDS = 64
+
+
+cdef int custom_native(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) noexcept nogil:
+    """attrs: fn ranks:* sizes:* words:*
+    A C kernel; see rlx/include/rlx_custom.h."""
+    cdef const int64_t *a = t.attrs
+    cdef const int64_t *ranks = a + a[1]
+    cdef const int64_t *sizes = a + a[3]
+    cdef void *data[MAX_OPERANDS]
+    cdef const int64_t *shapes[MAX_OPERANDS]
+    cdef int64_t i
+    cdef int32_t status
+    for i in range(t.n_args):
+        data[i] = NULL if t.args[i].slot < 0 else <void *> (f.base[t.args[i].slot] + t.args[i].offset)
+        shapes[i] = sizes
+        sizes += ranks[i]
+    status = (<custom_fn> <intptr_t> a[0])(data, shapes, ranks, a + a[5], lo, hi)
+    if status != 0:
+        f.error.value = status
+        return RLX_ERR_CUSTOM
+    return RLX_OK
+
+
+# They call what an attribute says: never to be found by a name that comes from a file.
+KERNELS = {
+    "custom.host": (<intptr_t> <rlx_kernel> custom_host, "call", 0),
+    "custom.native": (<intptr_t> <rlx_kernel> custom_native, "fn ranks:* sizes:* words:*", 0),
+}

@@ -39,7 +39,6 @@ cdef extern from "run_frame.h" nogil:
         rlx_frame frame
         void **keepers
         void **raised
-    int RLX_ERR_CUSTOM
 
 cdef extern from "pool.h" nogil:
     int rlx_pool_enter(int n)
@@ -204,59 +203,6 @@ cdef int execute_timed(const Plan *plan, rlx_frame *frame, int threads,
 
 include "control.pxi"
 
-
-# ------------------------------------------------------------------- custom ops
-
-ctypedef int (*host_fn)(const rlx_thunk *, const rlx_frame *) noexcept nogil
-
-cdef host_fn HOST = NULL  # takes the GIL and calls; _host.pyx sets it
-
-
-def set_host(intptr_t address):
-    """Tell what calls kernels in Python."""
-    global HOST
-    HOST = <host_fn> address
-
-
-cdef int custom_host(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) noexcept nogil:
-    """attrs: call
-    A kernel in Python: the address of a `HostCall` (see _host.pyx)."""
-    return HOST(t, f)
-
-
-ctypedef int32_t (*custom_fn)(void *const *, const int64_t *const *, const int64_t *, const int64_t *,
-                              int64_t, int64_t) noexcept nogil
-
-cdef enum:
-    MAX_OPERANDS = 64
-
-
-cdef int custom_native(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) noexcept nogil:
-    """attrs: fn ranks:* sizes:* words:*
-    A C kernel of a custom op; see include/rlx_custom.h."""
-    cdef const int64_t *a = t.attrs
-    cdef const int64_t *ranks = a + a[1]
-    cdef const int64_t *sizes = a + a[3]
-    cdef void *data[MAX_OPERANDS]
-    cdef const int64_t *shapes[MAX_OPERANDS]
-    cdef int64_t i
-    cdef int32_t status
-    for i in range(t.n_args):
-        data[i] = <void *> arg_pointer(t, f, i)
-        shapes[i] = sizes
-        sizes += ranks[i]
-    status = (<custom_fn> <intptr_t> a[0])(data, shapes, ranks, a + a[5], lo, hi)
-    if status != 0:
-        f.error.value = status
-        return RLX_ERR_CUSTOM
-    return RLX_OK
-
-
-# They call what an attribute says: never to be found by a name that comes from a file.
-CUSTOM = {
-    "custom.host": (<intptr_t> <rlx_kernel> custom_host, "call", 0),
-    "custom.native": (<intptr_t> <rlx_kernel> custom_native, "fn ranks:* sizes:* words:*", 0),
-}
 
 KERNELS = {
     "control.loop": (<intptr_t> <rlx_kernel> control_loop,

@@ -248,7 +248,7 @@ class Program:
         lines = [f"{indent}program: {len(self.calls)} calls, arena {self.arena_bytes} B"]
         for i, call in enumerate(self.calls):
             args = ", ".join("-" if a is None else f"{a.role}:{a.operand}" for a in call.args)
-            attrs = " ".join(f"{k}={v}" for k, v in call.attrs.items())
+            attrs = " ".join(f"{k}={v}" for k, v in sorted(call.attrs.items()))
             name = nodes[call.node].name if call.node < len(nodes) else ""  # a body on its own does not know
             lines.append(f"{indent}{i:4} {call.kernel}({args}) {attrs} extent={call.extent} ; {name}")
             for value in call.attrs.values():

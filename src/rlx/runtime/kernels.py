@@ -3,7 +3,7 @@
 import functools
 from dataclasses import dataclass
 
-from rlx._kernels import _interp
+from rlx._kernels import _host, _interp
 from rlx.errors import LoweringError
 from rlx.runtime.levels import LEVELS, available_levels, rows_of, used_levels
 
@@ -97,8 +97,8 @@ def table(level: str | None = None) -> KernelTable:
 def _table(used: tuple[str, ...]) -> KernelTable:
     name = used[-1]  # every level is built from all families: no other needs to be opened
     rows, ew_rows, _ = rows_of(name)
-    rows = {**rows, **_interp.CUSTOM}
-    own = {**_interp.KERNELS, **_interp.CUSTOM}
+    rows = {**rows, **_host.KERNELS}
+    own = {**_interp.KERNELS, **_host.KERNELS}
     kernels = {
         key: KernelRow(key, address, parse_layout(layout), bool(flags & 1), "baseline" if key in own else name)
         for key, (address, layout, flags) in rows.items()
