@@ -138,8 +138,8 @@ def test_options_are_those_of_the_file(whole: bytes) -> None:
     assert rlx.load(whole, threads=2).run(feed())["y"].tobytes() == rlx.load(whole).run(feed())["y"].tobytes()
 
 
-def test_a_thousand_changed_bytes_are_all_found(whole: bytes) -> None:
-    """A122, A124: also where the change is a count or an offset."""
+def test_a122_a124_a_thousand_changed_bytes_are_all_found(whole: bytes) -> None:
+    """Also where the change is a count or an offset: an exception, never a crash."""
     rng = random.Random(0)
     for k in range(1000):
         changed = bytearray(whole)
@@ -159,8 +159,8 @@ def test_a_changed_byte_of_a_weight_is_found_unless_that_is_declined(whole: byte
 
 
 @pytest.mark.parametrize("kind", ["word", "number", "text"])
-def test_hostile_content_under_right_digests(whole: bytes, kind: str) -> None:
-    """A119, A122: counts and offsets of any value; whatever loads has been proved to stay inside its buffers."""
+def test_a119_a122_hostile_content_under_right_digests(whole: bytes, kind: str) -> None:
+    """Counts and offsets of any value, those that wrap too; whatever loads stays inside its buffers."""
     from rlx.aot.save import save_executable
 
     made = save_executable(loop())
@@ -279,3 +279,84 @@ def test_digests_are_the_same_at_every_level_and_length() -> None:
             other[rng.integers(n)] ^= 1 << int(rng.integers(8))
             assert container.digests(other, 2048).tobytes() not in found
     assert container.digests(np.zeros(64, np.uint8)).tobytes() != container.digests(np.zeros(65, np.uint8)).tobytes()
+
+
+def test_a118_places_are_counted_in_64_bits() -> None:
+    """A file may be larger than 2 and 4 GiB."""
+    places, total = container._places([3 << 30, 5, 3 << 30])
+    assert places == [0, 3 << 30, (3 << 30) + 64]
+    assert total == (6 << 30) + 64
+    head = container._FIELDS.pack(container.MAGIC, 1, 256, total, 256, 1, 320, 1, 384, 1, 448, 1, 4096, total, 3)
+    assert container._FIELDS.unpack(head)[3] == total
+    assert container._FIELDS.size <= container._META_AT
+
+
+def test_a121_an_array_of_another_type_or_size_is_refused(whole: bytes) -> None:
+    """A parameter's element type and shape are checked against the graph and against its bytes."""
+    text = whole[parts(whole)["manifest"]]
+    for old, new in ((b'"float32",[16,24]', b'"float32",[16,25]'), (b'"float32",[16,24]', b'"float64",[16,12]'),
+                     (b'"float32",[24]', b'"int32",[24]  '), (b'"float32",[24]', b'"floatxx",[24]')):
+        assert text.count(old) == 1
+        changed = bytearray(whole)
+        changed[parts(whole)["manifest"]] = text.replace(old, new)
+        with pytest.raises(rlx.RlxError):
+            rlx.load(reseal(changed)).get_param("w")
+
+
+def test_a125_saving_through_a_link_leaves_what_it_points_to_alone(tmp_path: pathlib.Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret")
+    link = tmp_path / "m.rlx"
+    link.symlink_to(secret)
+    mlp(rlx.CompileOptions(dims={"batch": 3})).save(link)
+    assert secret.read_bytes() == b"secret"
+    assert not link.is_symlink()
+    assert rlx.load(link).run(feed())["y"].shape == (3, 40)
+
+
+def test_hostile_graphs_are_compiled_or_refused(whole: bytes) -> None:
+    """An untrusted file is text for the parser and the rules of ops; whatever they let through runs."""
+    rng = random.Random(2)
+    where = parts(whole)["manifest"]
+    text = whole[where].index(b'"text"') + where.start
+    end = whole.index(b'"metadata"', text)
+    refused = 0
+    for _ in range(150):
+        changed = bytearray(whole)
+        for _ in range(rng.randrange(1, 3)):
+            changed[rng.randrange(text + 8, end - 2)] = rng.choice(b"0123456789%abxwy[](),=@{}<>*+-")
+        try:
+            rlx.load(reseal(changed), trusted=False).run(feed())
+        except rlx.RlxError:
+            refused += 1
+    assert refused > 50
+
+
+THREADS = """
+import sys, threading, os
+import numpy as np
+import rlx
+exe = rlx.load(sys.argv[1])
+x = {"x": np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16)}
+want = exe.run(x)["y"].tobytes()
+wrong = []
+def work():
+    mine = exe.clone()
+    for _ in range(200):
+        if mine.run(x, threads=2)["y"].tobytes() != want:
+            wrong.append(1)
+threads = [threading.Thread(target=work) for _ in range(8)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+child = os.fork()
+if child == 0:
+    os._exit(0 if exe.run(x)["y"].tobytes() == want and rlx.load(sys.argv[1]).run(x)["y"].tobytes() == want else 1)
+print(len(wrong), os.waitpid(child, 0)[1])
+"""
+
+
+def test_loaded_executables_run_on_threads_and_after_a_fork(tmp_path: pathlib.Path) -> None:
+    mlp(rlx.CompileOptions(dims={"batch": 3})).save(tmp_path / "m.rlx")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", THREADS, str(tmp_path / "m.rlx")], capture_output=True,
+                          text=True, check=True)
+    assert done.stdout.split() == ["0", "0"]
