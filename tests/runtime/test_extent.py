@@ -134,6 +134,17 @@ def test_r80_output_without_first_rows_is_refused() -> None:
     assert not report and "'less'" in report.reason and "grow with the extent" in report.reason
 
 
+def test_axes_that_carry_an_extent_are_told() -> None:
+    g = rlx.Graph("g")
+    x = g.input("x", ("batch", 16))
+    g.output("y", ops.reshape(ops.transpose(x, perm=(1, 0), name="t"), shape=(4, x.shape[0] * 4), name="r"))
+    g.output("s", ops.reduce_sum(x, axes=(0,), name="gone"))
+    exe = rlx.compile(g, rlx.CompileOptions(extents={"batch": UPPER}))
+    assert exe.extent_axes("batch") == {"x": {0: "batch"}, "t": {1: "batch"}, "r": {1: "4*batch"}}
+    with pytest.raises(rlx.UnknownNameError, match="no extent"):
+        exe.extent_axes("seq")
+
+
 def test_extents_and_options_are_checked() -> None:
     for bad in ({"batch": 0}, {"batch": True}, {"batch": 2.0}, 3):
         with pytest.raises(rlx.ConfigError, match="extents"):

@@ -494,6 +494,16 @@ class CompiledGraph(Stateful, LifeCycle):
             self._variant = variant
             return self._extents.use(report, wanted)
 
+    def extent_axes(self, name: str) -> dict[str, dict[int, str]]:
+        """Which axes of which values of the graph carry an extent, and how: ``{"y": {0: "batch"}, "z": {1: "4*batch"}}``.
+
+        Raises
+        ------
+        UnknownNameError
+            The executable was not compiled with that extent.
+        """
+        return self._extents.axes(name)
+
     def active_extents(self) -> dict[str, int]:
         """Rows in use of every extent; the size of the bucket where nothing was set."""
         return {**self._extents.upper, **self._extents.actual}

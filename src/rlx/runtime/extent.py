@@ -167,6 +167,22 @@ class Extents:
         """What tells programs of different extents apart; empty at full size."""
         return tuple(sorted((self.actual if actual is None else actual).items()))
 
+    def axes(self, name: str) -> dict[str, dict[int, str]]:
+        """Values that carry a size: their axes, and how.
+
+        Raises
+        ------
+        UnknownNameError
+            No such extent.
+        """
+        if name not in self.upper:
+            raise UnknownNameError(f"graph {self.graph.name!r}: no extent {name!r}{nearest(name, self.upper)}")
+        found = {
+            v.name: {i: str(d) for i, d in enumerate(v.shape) if isinstance(d, Dim) and name in d.symbols()}
+            for node in self.graph.nodes for v in node.outputs
+        }
+        return {value: axes for value, axes in found.items() if axes}
+
     # -- graphs ---------------------------------------------------------------------
 
     @property
