@@ -16,7 +16,6 @@ from rlx.errors import (
     BindingError,
     BindingTypeError,
     ConfigError,
-    RlxError,
     SizeError,
     UnknownNameError,
 )
@@ -37,10 +36,11 @@ from rlx.runtime.binding import (
     nearest,
     shape_of,
 )
+from rlx.runtime.bucketed import Bucketed, Key
 from rlx.runtime.cache import LRU, VARIANTS
 from rlx.runtime.dispatch import DispatchReport, log
-from rlx.runtime.extent import ExtentReport, Extents, bind_options
-from rlx.runtime.family import Families, Place
+from rlx.runtime.extent import Extents, bind_options
+from rlx.runtime.family import Families
 from rlx.runtime.intermediates import Intermediates, NanCheck
 from rlx.runtime.lifecycle import LifeCycle
 from rlx.runtime.manifest import IoDtypeManifest
@@ -78,11 +78,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-# What tells programs of one graph apart: extents in use, shapes of inputs whose sizes are open.
-Key = tuple[tuple[tuple[str, int], ...], tuple[tuple[int, ...], ...] | None]
-
-
-class CompiledGraph(Stateful, LifeCycle):
+class CompiledGraph(Bucketed, Stateful, LifeCycle):
     """An executable graph. Made by `rlx.compile`; runs one call at a time.
 
     Attributes
@@ -145,20 +141,6 @@ class CompiledGraph(Stateful, LifeCycle):
             settle(compiled)
             log(compiled)
         return self._own(variant)
-
-    def _at(self, wanted: Mapping[str, int]) -> Variant | Staged:
-        """The program of extents."""
-        wide = self._extents.wide({}, wanted)
-
-        def exact(sizes: Mapping[str, int]) -> Any:
-            return self._make(self._extents.bind(sizes), wide)
-
-        if is_dynamic(self._extents.graph) or self.options.nan_check:
-            made: Variant | Staged = exact(wanted)
-            return made
-        place = Place(self._store, self._threads, self.graph.name, self._rng, wide, self._scratch)
-        with collector_paused():
-            return self._own(self._families.make(wanted, exact, place))
 
     def _own(self, variant: Variant) -> Variant:
         """Programs of one executable never run at the same time, and use the same scratch where it is large enough."""
@@ -442,71 +424,6 @@ class CompiledGraph(Stateful, LifeCycle):
         del self._params[name]
         self._dirty = True
         self._handles.add_param(name, next(v.type for v in self._bound.inputs if v.node.name == name), value)
-
-    # -- extents --------------------------------------------------------------------
-
-    def set_active_extent(self, name: str, actual: int | None) -> ExtentReport:
-        """Run on the first `actual` rows of a bucket from now on, until it is changed.
-
-        Inputs may be given with `actual` rows, or at the size of the bucket, of which the
-        first rows are read. Outputs have the size of the bucket: their first rows are those of
-        the same graph compiled for `actual` rows, bit for bit, and what lies behind is zero.
-
-        Parameters
-        ----------
-        name : str
-            A size of ``CompileOptions(extents=...)``.
-        actual : int or None
-            0 < actual <= upper; None for the whole bucket.
-
-        Returns
-        -------
-        ExtentReport
-            True in a condition if the extent is in use; else it says why not, and runs go on as
-            before the call.
-
-        Raises
-        ------
-        UnknownNameError
-            The executable was not compiled with that extent.
-        BindingError
-            The number of rows is not in [1, upper].
-        """
-        with self._lock:
-            report, wanted = self._extents.ask(name, actual)
-            if wanted == self._extents.actual:
-                return report
-            key: Key = (self._extents.key(wanted), None)
-            variant = self._full
-            try:
-                if wanted and self._open:
-                    self._extents.bind(wanted)
-                elif wanted:
-                    variant = self._variants.get(key)
-                    if variant is None:
-                        variant = self._at(wanted)
-                        self._variants.put(key, variant)
-                        self._dirty = True
-            except RlxError as error:
-                if isinstance(error, MemoryError):
-                    raise
-                return self._extents.refuse(report, str(error))
-            self._variant = variant
-            return self._extents.use(report, wanted)
-
-    def extent_axes(self, name: str) -> dict[str, dict[int, str]]:
-        """Which axes of which values of the graph carry an extent, and how: ``{"y": {0: "batch"}, "z": {1: "4*batch"}}``.
-
-        Raises
-        ------
-        UnknownNameError
-            The executable was not compiled with that extent.
-        """
-        return self._extents.axes(name)
-
-    def active_extents(self) -> dict[str, int]:
-        """Rows in use of every extent; the size of the bucket where nothing was set."""
-        return {**self._extents.upper, **self._extents.actual}
 
     def set_rng(self, options: RngOptions) -> None:
         """Seed the random ops anew; the number of the run starts at 0 again."""
