@@ -43,10 +43,15 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
             ADVANCE(2);
         }
 #endif
-        int64_t ahead = k * bk; /* in panels: what the next pass, or the next panel, starts with */
-        for (; k > 0; k--) {
-            if (MR >= 8 && RLX_VREGS == 32)
+        if (MR >= 8 && RLX_VREGS == 32 && bk == W && k >= 128) {
+            /* of the panels: what the next pass, or the next panel, starts with */
+            for (int64_t ahead = k * W; k > 0; k--) {
                 UNROLL for (int j = 0; j < NP; j++) __builtin_prefetch(b + ahead + j * bp, 0, 2);
+                STEP(0);
+                ADVANCE(1);
+            }
+        }
+        for (; k > 0; k--) {
             STEP(0);
             ADVANCE(1);
         }
