@@ -61,9 +61,32 @@ RLX_ALWAYS_INLINE void NAME(every)(T *dst, const T *src, int64_t step, int64_t n
 
 /* ---------------------------------------------------------------- direct */
 
+/* A line of input between zeros, for stride 1, in whole vectors: up to W - 1 elements behind it are
+ * written, too. */
+RLX_ALWAYS_INLINE void NAME(plain_line)(const NAME(first) *p, T *dst, const T *line, int64_t length) {
+    int64_t at = 0, room = length - p->pad[2];
+    int64_t n = p->in[2] < room ? p->in[2] : room;
+    if (line && n > 0) {
+        for (; at < p->pad[2]; at += W)
+            *(VU *)(dst + at) = (V){0};
+        T *to = dst + p->pad[2];
+        for (at = 0; at + W <= n; at += W)
+            *(VU *)(to + at) = LOAD(line + at);
+        if (at < n)
+            *(VU *)(to + at) = NAME(rlx_load_part)(line + at, n - at);
+        at = p->pad[2] + (at < n ? at + W : at);
+    }
+    for (; at < length; at += W)
+        *(VU *)(dst + at) = (V){0};
+}
+
 /* A line of input, padded: dst[phase][j] = line[j * stride + phase - pad], zeros outside. */
 static void NAME(line)(const NAME(first) *p, T *dst, const T *line, int64_t length) {
     int64_t step = p->stride[2];
+    if (step == 1) {
+        NAME(plain_line)(p, dst, line, length);
+        return;
+    }
     for (int64_t phase = 0; phase < step; phase++, dst += length) {
         int64_t x = phase - p->pad[2]; /* of dst[0] */
         int64_t from = x < 0 ? (-x + step - 1) / step : 0;
