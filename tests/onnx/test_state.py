@@ -72,6 +72,16 @@ def test_results_of_models_that_are_held_never_change() -> None:
     np.testing.assert_array_equal([k[0] for k in kept], [1, 2, 3, 4, 5])
 
 
+def test_reports_of_models_with_state() -> None:
+    m = counter()
+    m.bind_handle("state", np.zeros(3, F))
+    assert m.compiled_for({"x": np.ones(3, F)})
+    assert m.profile({"x": np.ones(3, F)}, repeat=2).rows
+    assert m.io_manifest.inputs == {"state": rlx.f32, "x": rlx.f32}
+    m.link("next", "state")
+    np.testing.assert_array_equal(m.run({"x": np.ones(3, F)})["next"], 1)
+
+
 def test_forks_of_models() -> None:
     m = counter()
     m.bind_handle("state", np.zeros(3, F))

@@ -340,3 +340,12 @@ def test_eight_threads_on_clones_with_state() -> None:
     for k, array in found.items():
         np.testing.assert_array_equal(array, 200 * k)
     np.testing.assert_array_equal(e.read_handle("state"), 0)
+
+
+def test_reports_take_handles_for_inputs() -> None:
+    e = counter()
+    e.run({"x": np.ones(2, F)})
+    assert e.profile({"x": np.ones(2, F)}, repeat=2).rows
+    found = [v.tolist() for v in e.dump_nodes({"x": np.ones(2, F)}).values()]
+    assert [2, 2] in found
+    np.testing.assert_array_equal(e.read_handle("state"), 1)

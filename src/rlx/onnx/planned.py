@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rlx.ir.graph import Graph
     from rlx.options import CompileOptions, RngOptions
     from rlx.runtime.dispatch import DispatchReport
+    from rlx.runtime.manifest import IoDtypeManifest
     from rlx.runtime.report import Explanation, MemoryReport, Profile
     from rlx.runtime.state import Handles
     from rlx.runtime.variant import Variant
@@ -433,6 +434,17 @@ class PlannedModel(Stateful, LifeCycle):
         return ModelSignature(dict(self._inputs), dict(self._outputs))
 
     @property
+    def io_manifest(self) -> "IoDtypeManifest":
+        """Element types of the inputs and outputs that are tensors of a type of rlx."""
+        from rlx.runtime.manifest import IoDtypeManifest
+
+        def types(declared: Mapping[str, Declared]) -> dict[str, dtypes.DType]:
+            codes = {n: dtypes.from_onnx(t.code) for n, t in declared.items() if t.kind == "tensor"}
+            return {n: d for n, d in codes.items() if d is not None}
+
+        return IoDtypeManifest(types(self._inputs), {}, types(self._outputs))
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """Producer, opsets, metadata properties and documentation of the file."""
         return dict(self._metadata)
@@ -487,6 +499,8 @@ class PlannedModel(Stateful, LifeCycle):
 
     def _path(self, inputs: Mapping[str, Any]) -> "list[Variant]":
         """Variants that a run with these inputs goes through; it has been run."""
+        if self._handles is not None:
+            inputs = self._handles.feed(dict(inputs))
         values = self._bind(inputs)
         step = self._core.plan(values)
         found: list[Variant] = []

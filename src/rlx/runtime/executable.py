@@ -416,11 +416,17 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
         if self._extents.actual:
             raise BindingError(f"graph {self.graph.name!r}: parameter {name!r} must be linked at full extents, "
                                f"got {self._extents.actual}\nhint: set_active_extent(name, None) before, again after")
+        before = self._extents, self._families, self._bound
         self._extents = Extents(with_inputs(self._extents.graph, {name}), self._extents.upper)
         self._families = Families(self.options, self._extents.upper, self._extents.bind)
         self._bound = self._extents.full
+        try:
+            full = None if self._open else self._make(self._bound)
+        except RlxError:
+            self._extents, self._families, self._bound = before
+            raise
         self._variants.clear()
-        self._full = self._variant = None if self._open else self._make(self._bound)
+        self._full = self._variant = full
         del self._params[name]
         self._dirty = True
         self._handles.add_param(name, next(v.type for v in self._bound.inputs if v.node.name == name), value)
@@ -567,8 +573,8 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
         return memory_of(self.graph.name, self.variants())
 
     def profile(self, inputs: Mapping[str, Any], *, repeat: int = 10, threads: int | None = None) -> Profile:
-        """Time of every kernel call, averaged over `repeat` runs."""
-        given = as_mapping(inputs, "inputs")
+        """Time of every kernel call, averaged over `repeat` runs; linked outputs go nowhere."""
+        given = self._handles.feed(as_mapping(inputs, "inputs"))
         if threads is not None:
             threads = check_threads(threads)
         variant = self._prepare(given)
@@ -589,7 +595,7 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
 
     def dump_nodes(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Every intermediate value by name, of the graph as written."""
-        inputs = as_mapping(inputs, "inputs")
+        inputs = self._handles.feed(as_mapping(inputs, "inputs"))
         graph, sizes = self._extents.current, {}
         shapes = [self._extents.first(v.node.name, shape_of(inputs[v.node.name], f"input {v.node.name!r}"))
                   for v in graph.inputs if v.node.name in inputs]
