@@ -463,7 +463,7 @@ class PlannedModel(Stateful, LifeCycle):
         from rlx.runtime.settings import active_options
 
         options = active_options(self._all_options())
-        return Explanations([explain(v.compiled, (), options) for v in self._variants()])
+        return Explanations([explain(v.compiled, (), options) for v in self._variants()], self._core.foreign())
 
     def dispatch(self) -> "list[DispatchReport]":
         """Which kernel does each node's work, per compiled segment."""
@@ -538,12 +538,13 @@ class PlannedModel(Stateful, LifeCycle):
 
 @dataclass(frozen=True)
 class Explanations:
-    """One explanation per compiled segment."""
+    """One explanation per compiled segment, and the nodes between them that run foreign code."""
 
     segments: "Sequence[Explanation]"
+    foreign: "Sequence[str]" = ()
 
     def __str__(self) -> str:
-        return "\n\n".join(map(str, self.segments))
+        return "\n\n".join([*self.foreign, *map(str, self.segments)])
 
     def _repr_html_(self) -> str:
         return "".join(s._repr_html_() for s in self.segments)

@@ -1,10 +1,10 @@
 """Plans by input shapes: trees of steps, and what follows them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rlx._kernels import _interp
-from rlx.onnx.steps import Finish, Segment, Start, Step, actual, structure
+from rlx.onnx.steps import Finish, Host, Segment, Start, Step, actual, structure
 
 # Input signatures kept per graph.
 MAX_PLANS = 64
@@ -96,16 +96,22 @@ class Plans:
         """All compiled segments."""
         return _segments(self.plans.values())
 
+    def foreign(self) -> list[str]:
+        """Nodes that run between segments through an implementation that is not ours."""
+        found = [getattr(s.function, "foreign", None) for s in _steps(self.plans.values()) if isinstance(s, Host)]
+        return [text for text in found if text is not None]
 
-def _segments(roots: Iterable[Step]) -> list[Segment]:
-    found: list[Segment] = []
+
+def _steps(roots: Iterable[Step]) -> Iterator[Step]:
     stack = list(roots)
     while stack:
         step = stack.pop()
-        if isinstance(step, Segment):
-            found.append(step)
+        yield step
         stack += step.children.values()
-    return found
+
+
+def _segments(roots: Iterable[Step]) -> list[Segment]:
+    return [step for step in _steps(roots) if isinstance(step, Segment)]
 
 
 def _held(segment: Segment) -> int:

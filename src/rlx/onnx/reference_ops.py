@@ -62,7 +62,9 @@ def emit(n: NodeContext) -> Any:
         else:
             values = [n.opt(i) for i in range(n.n_inputs)]
             return op(*values, graph=n.tracer.graph, node=text, opset=version)
-    return n.host(functools.partial(_run, node=text, opset=version))
+    function = functools.partial(_run, node=text, opset=version)
+    function.foreign = f"{n.node.place} runs in Python, between segments"  # type: ignore[attr-defined]
+    return n.host(function)
 
 
 def _type(n: NodeContext, i: int) -> TensorType | None:
