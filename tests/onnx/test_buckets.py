@@ -60,3 +60,8 @@ def test_a58_minilm_in_four_buckets(file: str, size: str, axes: dict[str, dict[i
         padded.run(feeds(model, int(length), rng))
     assert resident() - before < 16 << 20
     assert model.memory_report().variants == 4
+
+
+def test_r80_extents_of_a_file_are_refused() -> None:
+    with pytest.raises(rlx.ConfigError, match="no extents"):
+        rlx.onnx.load("any.onnx", options=rlx.CompileOptions(extents={"batch": 4}))

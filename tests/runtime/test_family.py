@@ -253,6 +253,7 @@ def test_files_and_copies_keep_extents(tmp_path: pathlib.Path) -> None:
             assert other.set_active_extent("seq", n)
             assert_exact(other, n)
     plain = rlx.load(tmp_path / "plain.rlx")
+    assert "active_extent" in whole.capabilities and "active_extent" not in plain.capabilities
     report = plain.set_active_extent("seq", 7)
     assert not report and "portable=True" in report.reason
     assert_exact(plain, UPPER)

@@ -144,6 +144,11 @@ class LoadedGraph(CompiledGraph):
                                "\nhint: run with these shapes before save(), or save(portable=True)")
         return super()._make(graph, wide, ready)
 
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What this executable can do; without the graph, extents are not among it."""
+        return super().capabilities - ({"active_extent"} if is_interface(self.graph) else set())
+
     def _at(self, wanted: Mapping[str, int]) -> Variant | Staged:
         if is_interface(self.graph):
             raise BindingError(f"graph {self.graph.name!r}: fewer rows than those of the bucket need the graph, which"

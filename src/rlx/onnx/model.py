@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rlx.errors import FormatError, RlxError, UnsupportedOpError
+from rlx.errors import ConfigError, FormatError, RlxError, UnsupportedOpError
 from rlx.machine import check_threads
 from rlx.onnx import registry
 from rlx.onnx.block import Block, Reader, domain_of
@@ -125,10 +125,15 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
         It is no ONNX model, or a malformed one.
     UnsupportedOpError
         It holds ops that cannot be imported; lists all of them.
+    ConfigError
+        The options have extents, which only graphs have.
     """
     if threads is not None:
         threads = check_threads(threads)
     options = options or CompileOptions()
+    if options.extents:
+        raise ConfigError("ONNX: a file is compiled for the sizes that it is given, so options must have no extents, got "
+                          f"{dict(options.extents)}\nhint: rlx.PaddedModel runs it at few sizes")
     if threads is not None:
         options = replace(options, threads=threads)
     if hasattr(source, "SerializeToString"):
