@@ -132,7 +132,7 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
         threads = check_threads(threads)
     options = options or CompileOptions()
     if options.extents:
-        raise ConfigError("ONNX: a file is compiled for the sizes that it is given, so options must have no extents, got "
+        raise ConfigError("ONNX: a file is compiled for the sizes it is given, so options must have no extents, got "
                           f"{dict(options.extents)}\nhint: rlx.PaddedModel runs it at few sizes")
     if threads is not None:
         options = replace(options, threads=threads)
