@@ -308,13 +308,14 @@ class Graph:
         self, like: Node, inputs: tuple["Value | None", ...], types: tuple[TensorType, ...]
     ) -> tuple[Value, ...]:
         """Append a node that is like one of another graph, whose rules have run already."""
-        name = like.name
-        if name in self._names:
+        name, names = like.name, self._names
+        if name in names:
             name = self.unique_name(name)
         else:
-            self._names.add(name)
+            names.add(name)
         node = Node(like.op, inputs, like.attrs, name, like.loc)
-        node.fresh = like.fresh
+        if like.fresh:
+            node.fresh = like.fresh
         if len(types) == 1:
             node.outputs = (Value(self, node, 0, types[0]),)
         else:
@@ -621,10 +622,16 @@ class Rewriter:
 
         The rules run again only if an operand has another type than before.
         """
-        if not node.inputs and node.op.has("leaf"):
-            self.leaf(node)
-            return (self.map[node.outputs[0]],)
         known = self.map
+        if node.op is CONSTANT:
+            old = node.outputs[0]
+            new = self.graph.adopt(node, (), (old.type,))
+            new[0]._array = old._array
+            known[old] = new[0]
+            return new
+        if not node.inputs and "leaf" in node.op.traits:
+            self.leaf(node)
+            return (known[node.outputs[0]],)
         inputs: list[Value | None] = []
         same = True
         for v in node.inputs:

@@ -6,6 +6,7 @@ of the region, so nothing is recomputed and no output is lost.
 """
 
 import heapq
+from collections.abc import Set
 
 from rlx.dtypes import DType
 from rlx.ir.graph import Graph, Node, Rewriter, Value
@@ -15,8 +16,11 @@ MAX_NODES = 24
 MAX_OPERANDS = 16
 
 
+_NONE: frozenset[int] = frozenset()
+
+
 def _joins(node: Node) -> bool:
-    if not node.op.has("elementwise"):
+    if "elementwise" not in node.op.traits:
         return False
     first = node.inputs[0]
     assert first is not None
@@ -38,11 +42,15 @@ def fuse_elementwise(graph: Graph) -> Graph:
     groups: dict[int, list[Node]] = {}
     outside: dict[int, set[Value]] = {}  # operands of a group that others make
     sources: dict[int, set[int]] = {}
-    behind: dict[int, set[int]] = {}
+    behind: dict[int, Set[int]] = {}
     group_of: dict[int, int] = {}
     for index, node in enumerate(graph.nodes):
         producers = [v.node for v in node.inputs if v is not None]
-        below: set[int] = set().union(*(behind[id(p)] for p in producers)) if producers else set()
+        below: Set[int] = _NONE
+        if len(producers) == 1:
+            below = behind[id(producers[0])]
+        elif producers:
+            below = set().union(*[behind[id(p)] for p in producers])
         if not _joins(node):
             behind[id(node)] = below
             continue
