@@ -102,13 +102,14 @@ def test_transposed_rows_and_batches(stored, level, guarded):
     np.testing.assert_array_equal(*outs)
 
 
+@pytest.mark.parametrize("size", [11, 70])  # tasks of few rows and of many
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (2, 5)])
 @pytest.mark.parametrize("stored", HALF)
-def test_conv(stored, kernel, groups, level, guarded):
+def test_conv(stored, kernel, groups, size, level, guarded):
     rng = np.random.default_rng(2)
     c, oc = 6, 20
-    x = rng.standard_normal((2, 9, 11, c * groups)).astype(np.float32)
+    x = rng.standard_normal((2, 9, size, c * groups)).astype(np.float32)
     shape = gemm_conv.conv_shape(x.shape, oc * groups, kernel, pads=[kernel[0] // 2, 0, 0, 1], groups=groups)
     w = halves(stored, groups, oc, shape.depth)
     bias = rng.standard_normal(oc * groups).astype(np.float32)

@@ -113,3 +113,24 @@ def test_a_convolution_that_keeps_its_channels_first_has_its_weights_widened_onc
     want = rlx.compile(g, rlx.CompileOptions(optimize=False)).run({"x": x})["y"]
     np.testing.assert_allclose(exe.run({"x": x})["y"], want, rtol=1e-4, atol=1e-4)
     assert "region.direct" not in str(exe.explain())  # no cast in the run
+
+
+@pytest.mark.parametrize("size", [9, 60])
+@pytest.mark.parametrize("name", HALF)
+def test_a_graph_of_halves_convolves_and_narrows(name, size):
+    x, w = random(2, 16, size, size).astype(HALF[name]), random(48, 16, 3, 3, seed=1).astype(HALF[name])
+
+    def build():
+        g = rlx.Graph("g")
+        v = g.input("x", x.shape, x.dtype)
+        y = ops.conv(ops.relu(v), g.constant(w), strides=(2, 2))
+        g.output("y", ops.conv(ops.relu(y), g.constant(w[:, :].repeat(3, 1)), pads=(2, 2, 2, 2), dilations=(2, 2)))
+        return g
+
+    found = run_all(build, {"x": x})
+    got, exe = found["on"]
+    assert got.dtype == x.dtype and f"conv.f32@{name}" in str(exe.explain())
+    scale = np.abs(got.astype(np.float32)).max()
+    for way in ("off", "as written"):
+        other = found[way][0].astype(np.float32)
+        np.testing.assert_allclose(other, got.astype(np.float32), rtol=2e-2, atol=2e-2 * scale)

@@ -10,6 +10,7 @@ from rlx.lower.gemm_conv import ConvShape
 STORED = ("f16", "bf16")
 # Products of more rows widen each block of B once; see gemm_half.c.
 DIRECT_ROWS = 40
+WIDE_ROWS = 40  # likewise of a convolution's task; gemm_half.c has the same number
 # Up to so many rows the block is one that stays in the first cache: then widening it counts.
 NARROW_ROWS = 96
 NARROW_COLUMNS = 32
@@ -58,4 +59,11 @@ def plan_conv(s: ConvShape, *, stored: str, level: str | None = None, **options:
         ldi, ldo = options.pop("ldi", None), options.pop("ldo", None)
         options.pop("dtype", None)
         return plan_matmul(s.rows, s.oc, s.c, stored=stored, lda=ldi or s.c, ldo=ldo or s.oc, level=level, **options)
-    return replace(gemm_conv.plan_conv(s, level=level, **options), kernel=f"conv.f32@{stored}")
+    plan = gemm_conv.plan_conv(s, level=level, **options)
+    at: dict[str, Any] = dict(plan.attrs)
+    work = plan.workspace
+    if at["mc"] > WIDE_ROWS:  # a task widens its block of weights behind its other workspace
+        nr = gemm.panel("f32", level)[1]
+        work += -(-at["nc"] // nr) * nr * at["kc"] * 4
+        at["work_stride"] = work
+    return replace(plan, kernel=f"conv.f32@{stored}", attrs=at, workspace=work)

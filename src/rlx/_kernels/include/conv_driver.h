@@ -269,6 +269,16 @@ static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(co
         NAME(block) g = {.n = cols, .b = b, .bk = W, .bp = p->k * W, .ldc = ldc,
                          .accumulate = k0 > 0, .bias = last && bias ? bias + column : NULL,
                          .clamp = last && p->clamp, .lo = p->lo, .hi = p->hi};
+        void (*multiply)(const NAME(block) *) = NAME(rlx_gemm_rows);
+#ifdef WIDE_ROWS /* B in halves: widened once for a task of many rows */
+        if (m1 - m0 > WIDE_ROWS) {
+            T *wide = work + RLX_GEMM_MR * p->ld_tile + (narrow ? p->mc * p->nc : 0);
+            NAME(widen_block)(wide, b + k0 * W, p->k * W, k1 - k0, cols);
+            g.b = wide - k0 * W; /* runs count from the first term of all */
+            g.bp = (k1 - k0) * W;
+            multiply = rlx_gemm_rows_f32;
+        }
+#endif
         NAME(pixel) o = start;
         if (k1 > k0)
             NAME(start_reading)(p, k0, k1, &reader);
@@ -288,7 +298,7 @@ static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(co
                         o.w * p->place[3];
             char *out = RLX_PTR(t, f, 2) + (place + column) * p->out_size;
             g.c = narrow ? work + RLX_GEMM_MR * p->ld_tile + (i - m0) * ldc : (T *)out;
-            NAME(rlx_gemm_rows)(&g);
+            multiply(&g);
             if (last && p->n_steps) {
                 int64_t w = p->merge, row = place / (p->ldo / w);
                 rlx_epi_tile tile = {(char *)g.c, out, ldc / w, p->place[3] / w, sizeof(T),

@@ -1,5 +1,12 @@
 /* Template: matmul with B stored in half precision. See gemm_half.c. */
 
+/* The terms [0, kc) of `cols` columns of panels that are `stride` elements apart, in f32. */
+static void NAME(widen_block)(T *dst, const TB *src, int64_t stride, int64_t kc, int64_t cols) {
+    for (int64_t n = 0; n < cols; n += W, src += stride)
+        for (int64_t k = 0; k < kc; k++, dst += W)
+            *(VU *)dst = LOADB(src + k * W);
+}
+
 /* Many rows share a block of B: it is widened once, into the workspace. */
 static int NAME(read_half)(const NAME(problem) *p, const TB *b, T *work, int64_t rows, int64_t n0,
                            int64_t n1, int64_t k0, int64_t kc, NAME(part) *parts) {
@@ -9,10 +16,7 @@ static int NAME(read_half)(const NAME(problem) *p, const TB *b, T *work, int64_t
         parts[0] = (NAME(part)){0, n1 - n0, W, stride, 0, src, NAME(rlx_gemm_rows)};
         return 1;
     }
-    T *dst = work;
-    for (int64_t n = n0; n < n1; n += W, src += stride)
-        for (int64_t k = 0; k < kc; k++, dst += W)
-            *(VU *)dst = LOADB(src + k * W);
+    NAME(widen_block)(work, src, stride, kc, n1 - n0);
     parts[0] = (NAME(part)){0, n1 - n0, W, kc * W, 0, work, rlx_gemm_rows_f32};
     return 1;
 }

@@ -51,6 +51,7 @@ void rlx_pack_panels_f16(uint16_t *dst, const uint16_t *src, int64_t ldb, int tr
 void rlx_pack_panels_bf16(uint16_t *dst, const uint16_t *src, int64_t ldb, int trans, int64_t k,
                           int64_t n, int64_t panel_stride);
 
+#define WIDE_ROWS 40 /* of a convolution's task; gemm_half.py gives the workspace */
 #define S f16
 #include "gemm_kernel.h"
 #include "gemm_driver.h"
