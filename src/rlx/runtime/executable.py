@@ -16,6 +16,7 @@ from rlx.errors import (
     BindingError,
     BindingTypeError,
     ConfigError,
+    RlxError,
     SizeError,
     UnknownNameError,
 )
