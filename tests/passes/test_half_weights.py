@@ -134,3 +134,20 @@ def test_a_graph_of_halves_convolves_and_narrows(name, size):
     for way in ("off", "as written"):
         other = found[way][0].astype(np.float32)
         np.testing.assert_allclose(other, got.astype(np.float32), rtol=2e-2, atol=2e-2 * scale)
+
+
+@pytest.mark.parametrize("precision", ["f16", "bf16"])
+def test_a_one_hot_product_looks_its_halves_up(precision):
+    table, ids = random(64, 32), np.array([[3], [63], [0], [-1]])
+
+    def build():
+        g = rlx.Graph("g")
+        hot = ops.eq(g.input("ids", (4, 1), rlx.i64), g.constant(np.arange(64).reshape(1, 64)))
+        g.output("y", ops.cast(hot, dtype=rlx.f32) @ g.constant(table))
+        return g
+
+    exe = rlx.compile(build(), rlx.CompileOptions(precision=precision, check=True))
+    got = exe.run({"ids": ids})["y"]
+    plain = rlx.compile(build(), rlx.CompileOptions(precision=precision, optimize=False)).run({"ids": ids})["y"]
+    np.testing.assert_array_equal(got, plain)
+    assert "gather" in str(exe.explain()) and exe.memory_report().weights < 0.6 * table.nbytes

@@ -178,9 +178,10 @@ def _one_hot(node: Node) -> Value | None:
     assert a is not None and b is not None
     if a.node.op.name != "cast" or a.rank < 2 or not a.type.is_static:
         return None
-    if b.array is None or b.rank != 2 or b.dtype not in FLOATS:
+    table = _table(b)
+    if table.array is None or b.rank != 2 or b.dtype not in FLOATS:
         return None
-    if not np.isfinite(b.array).all():
+    if not np.isfinite(table.array).all():
         return None
     test = a.node.inputs[0]
     if test is None or test.node.op.name != "eq" or a.dtype != b.dtype:
@@ -195,16 +196,24 @@ def _one_hot(node: Node) -> Value | None:
     return None
 
 
+def _table(b: Value) -> Value:
+    """A matrix, or the halves that it is widened from."""
+    source = b.node.inputs[0] if b.node.op.name == "cast" else None
+    return b if source is None or not source.dtype.is_half else source
+
+
 def _emit_gather(rewriter: Rewriter, node: Node, indices: Value) -> None:
     from rlx import ops
 
-    out, table = node.outputs[0], rewriter.get(node.inputs[1])
-    assert table is not None
+    out, b = node.outputs[0], node.inputs[1]
+    assert b is not None
+    table = rewriter.map[_table(b)]
     rows = static_shape(table.shape, table.name)[0]
     start = len(rewriter.graph.nodes)
     flat = ops.reshape(rewriter.map[indices], shape=out.shape[:-1])
     inside = ops.min(ops.max(flat, 0), rows - 1)
     picked = ops.gather(table, inside, axis=0)
+    picked = picked if picked.dtype == out.dtype else ops.cast(picked, dtype=out.dtype)
     hit = ops.reshape(ops.eq(flat, inside), shape=(*out.shape[:-1], 1))
     zero = rewriter.graph.constant(np.zeros((), out.dtype.numpy))
     rewriter.replace(out, ops.where(hit, picked, zero))
