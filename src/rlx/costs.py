@@ -39,7 +39,7 @@ class Costs:
     read : float
         Bytes per nanosecond of weights that are read once.
     copy : float
-        Nanoseconds per byte that is read and written.
+        Nanoseconds per byte that is moved in rows; items one by one take twice, a plain copy half as long.
     l2_block : float
         Bytes of a product's second operand that are meant to stay in the second cache.
     task_ns : float
@@ -55,9 +55,9 @@ class Costs:
     macs_i8: float
     l2_block: float
     read: float = 30.0
-    copy: float = 0.12
+    copy: float = 0.05
     task_ns: float = 4_000.0
-    split_ns: float = 12_000.0
+    split_ns: float = 20_000.0
     winograd_channels: float = 32.0
     winograd_products: float = 1024.0
     winograd_tiles: float = 32.0
@@ -66,7 +66,7 @@ class Costs:
 DEFAULTS: dict[str, Costs] = {
     "baseline": Costs(flops=12.0, macs_i8=8.0, l2_block=384 * 1024),
     "avx2": Costs(flops=65.0, macs_i8=30.0, l2_block=384 * 1024),
-    "avx512": Costs(flops=130.0, macs_i8=150.0, l2_block=768 * 1024),
+    "avx512": Costs(flops=130.0, macs_i8=250.0, l2_block=768 * 1024),
 }
 
 # What a file may say; anything beyond is not believed.

@@ -10,6 +10,7 @@ NAMES = {"f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.int16, "
          "bool": np.bool_}
 OPS = ["sum", "sum_square", "l1", "prod", "max", "min", "mean"]
 SHAPES = [
+    (67, 1, 1, 2, 1), (20, 1, 3, 3, 1), (33, 1, 1, 7, 1), (30, 2, 1, 2, 1), (21, 1, 1, 1, 1), (19, 1, 1, 15, 1),
     (1, 1, 1, 0, 1), (3, 1, 1, 0, 5), (0, 1, 1, 4, 2), (1, 1, 1, 1, 1), (1, 1, 1, 7, 1),
     (2, 1, 1, 15, 1), (2, 1, 1, 16, 1), (2, 1, 1, 17, 1), (1, 1, 1, 257, 1), (3, 1, 1, 5000, 1),
     (2, 3, 2, 33, 1), (1, 1, 1, 3, 3), (1, 1, 1, 500, 3), (2, 1, 1, 129, 7), (1, 1, 1, 70, 63),
@@ -128,7 +129,9 @@ def test_cuts_do_not_change_bits(name, level):
                 assert cut.tobytes() == whole.tobytes()
 
 
-@pytest.mark.parametrize("shape", [(1, 3, 1, 129, 1), (1, 1, 1, 50, 3), (2, 1, 1, 30, 70)])
+@pytest.mark.parametrize(
+    "shape", [(67, 1, 1, 2, 1), (37, 1, 1, 3, 1), (1, 3, 1, 129, 1), (1, 1, 1, 50, 3), (2, 1, 1, 30, 70)]
+)
 def test_no_reads_beyond_the_end(shape, level, guarded):
     for name in ("f32", "f64", "u8"):
         x = guarded(draw(shape, NAMES[name]))

@@ -64,7 +64,7 @@ cdef extern from "state.h" nogil:
     uint64_t rlx_trip(uint64_t outer, int64_t i)
 
 # A thunk cheaper than this is not worth a hand-over to another thread.
-cdef int64_t SPLIT_NS = 12_000
+cdef int64_t SPLIT_NS = 20_000
 
 
 def set_split_ns(int64_t ns):

@@ -64,7 +64,7 @@ def lower_attention(ctx: Context, node: Node) -> None:
         attrs,
         extent=b * heads * -(-sq // _BLOCK),
         grain=1,
-        cost=b * heads * sq * sk * (d + dv + 20) * 0.03 + 100,
+        cost=b * heads * sq * sk * (d + dv + 20) * 0.02 + 100,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from rlx import costs
 from rlx.dtypes import DType, f32
 from rlx.errors import LoweringError
 from rlx.ir.graph import CONSTANT, PARAM, Graph, Node, Value
@@ -336,7 +337,7 @@ class Context:
     def copy(self, source: Operand, target: Operand, nbytes: int) -> None:
         """Copy contiguous bytes."""
         self.call("copy.bytes", [self.read(source, nbytes), self.write(target, nbytes)], extent=nbytes,
-                  grain=65536, cost=nbytes / 10)
+                  grain=65536, cost=nbytes * costs.of().copy / 2)
 
     def lower(self) -> Program:
         """Lower all nodes and name the outputs; memory is not planned yet."""

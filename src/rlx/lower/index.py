@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from rlx import costs
 from rlx.dtypes import DType
 from rlx.errors import LoweringError
 from rlx.ir.graph import Node, Value
@@ -32,7 +33,7 @@ def lower_gather(ctx: Context, node: Node) -> None:
     n = size_of(indices)
     ctx.call(f"gather.{short(x.dtype)}@{indices.dtype}", [ctx.read(x), ctx.read(indices), ctx.write(out)],
              {"outer": outer, "dim": dim, "n": n, "inner": inner}, extent=outer * n,
-             grain=max(1, 8192 // max(inner, 1)), cost=20 + outer * n * 1.5 + nbytes_of(out) * 0.15)
+             grain=max(1, 8192 // max(inner, 1)), cost=20 + outer * n * 0.5 + nbytes_of(out) * costs.of().copy)
 
 
 def _lanes(x: Value, indices: Value, axis: int) -> tuple[int, list[int], list[int]]:
@@ -78,7 +79,7 @@ def _scatter_kernel(node: Node, dtype: DType, index: DType) -> str:
 def copy_into_result(ctx: Context, x: Value, out: Value) -> None:
     """The result starts as a copy of x, or in x's own memory when x dies here."""
     nbytes = nbytes_of(x)
-    ctx.call("copy.bytes", [ctx.read(x), ctx.write(out)], extent=nbytes, grain=65536, cost=nbytes / 10,
+    ctx.call("copy.bytes", [ctx.read(x), ctx.write(out)], extent=nbytes, grain=65536, cost=nbytes * costs.of().copy / 2,
              inplace=[(1, 0)])
 
 
@@ -162,4 +163,4 @@ def lower_lookup(ctx: Context, node: Node) -> None:
     x, table = _operands(node)
     out = node.outputs[0]
     ctx.call(f"lookup.b{out.dtype.itemsize}", [ctx.read(x), ctx.read(table), ctx.write(out)], {}, extent=size_of(x),
-             grain=16384, cost=20 + size_of(x) * 0.4)
+             grain=16384, cost=20 + size_of(x) * 0.27)

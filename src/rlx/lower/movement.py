@@ -7,6 +7,7 @@ axes are merged and ordered here so that the kernel sees as few as possible.
 import math
 from collections.abc import Sequence
 
+from rlx import costs
 from rlx.errors import LoweringError
 from rlx.ir.graph import Node, Value
 from rlx.ir.types import normal_axis
@@ -63,7 +64,7 @@ def strided_copy(
     ctx.call(
         f"strided.b{itemsize}", [ctx.read(source), ctx.write(target)],
         {"shape": dims, "src": src, "dst": dst, "src_start": source_start, "dst_start": target_start},
-        extent=rows, grain=max(64, 4096 // dims[-1]), cost=total * itemsize * 0.15 + 20,
+        extent=rows, grain=max(64, 4096 // dims[-1]), cost=2 * total * itemsize * costs.of().copy + 20,
     )
 
 

@@ -35,5 +35,5 @@ def _run(ctx: Context, source: Packed, transform: Transform) -> Operand:
             args.append(ctx.read(source.place.at(where[1]), source.nbytes - where[1]))
         else:
             args.append(ctx.write(target.at(where[1])))
-    ctx.call(transform.kernel, args, transform.attrs, extent=transform.extent, grain=1, cost=transform.nbytes / 4)
+    ctx.call(transform.kernel, args, transform.attrs, extent=transform.extent, grain=1, cost=transform.nbytes / 12)
     return target

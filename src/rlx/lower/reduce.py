@@ -92,7 +92,7 @@ def lower_reduce(ctx: Context, node: Node) -> None:
         return
     kernel = f"{op}.{dtype}"
     nbytes = nbytes_of(x)
-    cost = 20 + nbytes * 0.06
+    cost = 20 + nbytes * 0.028 + size_of(out) * 0.5
     pieces = outer * -(-inner // TILE) if inner > 1 else outer
     if r1 == 1 and mid == 1 and nbytes > SPLIT_BYTES and pieces < FEW and ctx.has_kernel(f"{kernel}@split"):
         block = max(1, BLOCK // inner)

@@ -111,7 +111,7 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
         },
         extent=rows,
         grain=12,
-        cost=work * (depth + 1) * 0.04 + 50,
+        cost=work * (depth + 1) * 0.012 + 50,
     )
     scratch = ctx.write(ctx.temp(dirs * batch * _BUFFERS[kind] * pad * dtype.itemsize, f"{node.name}/state"))
     results = [ctx.write(v) if ctx.uses.get(v) else None for v in node.outputs]
@@ -184,7 +184,7 @@ def lower_dynamic_quantize_lstm(ctx: Context, node: Node) -> None:
         [ctx.read(x_codes), ctx.read(params), ctx.read(_int8_weights(ctx, w, hidden)), _columns(ctx, w_scale, hidden),
          _columns(ctx, w_zero, hidden), ctx.write(z)],
         {"dirs": dirs, "seq": seq, "batch": batch, "inputs": depth, "hidden": hidden},
-        extent=dirs * rows, grain=12, cost=dirs * rows * 4 * pad * (depth + 20) * 0.015 + 50,
+        extent=dirs * rows, grain=12, cost=dirs * rows * 4 * pad * (depth + 20) * 0.006 + 50,
     )
     scratch = ctx.write(ctx.temp(dirs * batch * _BUFFERS["lstm"] * pad * 4, f"{node.name}/state"))
     codes_bytes, panels, phases = per_thread(batch * gemm_int8.code_bytes(hidden, ctx.isa)), pad // 16, seq + 2

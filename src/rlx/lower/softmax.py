@@ -34,7 +34,7 @@ def lower_log_sum_exp(ctx: Context, node: Node) -> None:
 
 
 def _cost(itemsize: int) -> float:
-    return 0.8 if itemsize == 4 else 2.5
+    return 0.5 if itemsize == 4 else 2.0
 
 
 def column_grain(n: int, inner: int) -> int:

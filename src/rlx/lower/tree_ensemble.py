@@ -89,5 +89,5 @@ def lower_tree_ensemble(ctx: Context, node: Node) -> None:
         },
         extent=rows,
         grain=8,
-        cost=rows * at["trees"] * 20 + 200,
+        cost=rows * at["trees"] * 10 + 200,
     )

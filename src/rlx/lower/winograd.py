@@ -39,7 +39,7 @@ def plan_conv(
     work = -(-tiles * per_tile // 64) * 64
     macs = total * 16.0 * s.c * max(s.oc, nr)
     isa = gemm.level_of("matmul.f32", level)
-    cost = 2 * macs / {"baseline": 10.0, "avx2": 50.0, "avx512": 100.0}[isa] + total * (s.c + s.oc) * 1.0
+    cost = 2 * macs / {"baseline": 10.0, "avx2": 65.0, "avx512": 140.0}[isa] + total * (s.c + s.oc) * 1.0
     attrs: dict[str, AttrValue] = {
         "batch": s.batch,
         "C": s.c,

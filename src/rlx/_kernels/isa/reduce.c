@@ -30,7 +30,7 @@
  * sum 0, prod 1, mean NaN (0 for integers), max lowest, min highest.
  *
  * Loops. inner == 1: four accumulators along the row, one cascade step per 64
- * of them. inner >= TILE (8 registers): up to 64 registers of columns, eight rows at
+ * of them; rows shorter than a register go a row a lane (real and imaginary parts: 8 times as fast). inner >= TILE (8 registers): up to 64 registers of columns, eight rows at
  * a time (a narrower tile makes the reads jump and loses half the bandwidth).
  * 1 < inner < TILE: as many rows as fit are taken as one wide row, so a
  * reduction over pixels of 3 channels runs at full width too. A column's bits
