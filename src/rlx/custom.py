@@ -47,7 +47,6 @@ def unregister_op(name: str) -> None:
     if not isinstance(ops.TABLE.get(name), CustomOp):
         raise ConfigError(f"unregister_op: ops are {sorted(registered_ops())}, got {name!r}")
     _forget_names(ops.TABLE.pop(name))
-    ops.FAMILY.pop(name, None)
 
 
 def _forget_names(op: OpDef) -> None:
@@ -195,7 +194,6 @@ def register_op(
     if taken is not None:
         _forget_names(taken)
     ops.TABLE[name] = op
-    ops.FAMILY[name] = "custom"
     for domain, file_name, since in op.onnx:
         rows = ONNX_NAMES.setdefault((domain, file_name), [])
         rows.append((since, op))
