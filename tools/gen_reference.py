@@ -37,7 +37,7 @@ KINDS = {
 
 def public_ops() -> list[OpDef]:
     """Rows that a user can call, by family and then by name."""
-    rows = [op for op in TABLE.values() if not op.internal]
+    rows = [op for op in TABLE.values() if not op.internal and not op.has("custom")]
     return sorted(rows, key=lambda op: (list(dict.fromkeys(FAMILY.values())).index(FAMILY[op.name]), op.name))
 
 
