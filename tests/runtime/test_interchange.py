@@ -161,6 +161,14 @@ def test_strided_and_offset_dlpack() -> None:
         same(rlx.bf16).run({"x": part.copy()}, out=[Producer(wide[1:3, 1::2])])
 
 
+@pytest.mark.parametrize("shape", [(0,), (2, 0, 3), ()])
+def test_empty_and_scalar_dlpack(shape: tuple[int, ...]) -> None:
+    x = np.ones(shape, BF16)
+    got = rlx.from_dlpack(Producer(x))
+    assert (got.shape, got.dtype) == (shape, BF16)
+    np.testing.assert_array_equal(same(rlx.bf16, shape).run({"x": Producer(x)})["y"], x)
+
+
 def test_read_only_dlpack() -> None:
     frozen = np.arange(6, dtype=F).reshape(2, 3)
     frozen.flags.writeable = False

@@ -93,6 +93,7 @@ def from_dlpack(producer):
     cdef int i
     cdef int64_t step
     cdef bint read_only = False
+    cdef bint empty = False
     cdef object dtype, array
     device = producer.__dlpack_device__()
     if int(device[0]) not in _HOST:
@@ -121,13 +122,21 @@ def from_dlpack(producer):
     if t.ndim < 0 or t.ndim > 64:
         raise BufferError(f"rank must be at most 64, got {t.ndim}")
     step = dtype.itemsize
+    for i in range(t.ndim):
+        if t.shape[i] < 0:
+            raise BufferError(f"sizes must not be negative, got {t.shape[i]}")
+        empty = empty or t.shape[i] == 0
+    if empty:
+        return np.empty([t.shape[i] for i in range(t.ndim)], dtype)
+    if t.data == NULL:
+        raise BufferError("memory must be given, got a null pointer")
     for i in range(t.ndim - 1, -1, -1):
         dims[i] = t.shape[i]
         strides[i] = step if t.strides == NULL else t.strides[i] * dtype.itemsize
         step *= max(dims[i], 1)
     Py_INCREF(dtype)
     array = PyArray_NewFromDescr(<PyTypeObject *> cnp.ndarray, <void *> dtype, t.ndim, dims, strides,
-                                 <char *> t.data + t.byte_offset if t.data != NULL else <char *> dims,
+                                 <char *> t.data + t.byte_offset,
                                  0 if read_only else cnp.NPY_ARRAY_WRITEABLE, NULL)
     cnp.set_array_base(array, owner)
     return array
