@@ -43,7 +43,7 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
             ADVANCE(2);
         }
 #endif
-        if (MR >= 8 && RLX_VREGS == 32 && bk == W && k >= 128) {
+        if (MR >= 11 && RLX_VREGS == 32 && bk == W && k >= 128) {
             /* of the panels: what the next pass, or the next panel, starts with */
             for (int64_t ahead = k * W; k > 0; k--) {
                 UNROLL for (int j = 0; j < NP; j++) __builtin_prefetch(b + ahead + j * bp, 0, 2);
