@@ -198,6 +198,15 @@ def test_compiled_loops_refuse_other_arrays() -> None:
         _text.Grams({"a": 0}, [], [4], 1, 0, 1)
 
 
+def test_threads_of_a_run_of_several_steps() -> None:
+    made = rlx.load(build("StringNormalizer", [STRING], [None], case_change_action="UPPER", locale="C"))
+    for threads in (None, 1, 2, None):
+        assert made.run({"x0": objects(["a", "b"])}, threads=threads)["y0"].tolist() == ["A", "B"]
+    for bad in (0, -1, 1.5, True):
+        with pytest.raises(rlx.ConfigError, match="threads"):
+            made.run({"x0": objects(["a", "b"])}, threads=bad)
+
+
 def test_results_belong_to_the_caller() -> None:
     made = rlx.load(build("StringNormalizer", [STRING], [None], case_change_action="NONE", locale="C"))
     x = objects(["a", "b"])

@@ -179,8 +179,8 @@ class PlannedModel(Stateful, LifeCycle):
             if type(executor) is not _interp.Executor:
                 if type(executor) is Route:
                     found = None
-                    if out is None and threads is None:
-                        found = executor.run(inputs)
+                    if out is None:
+                        found = executor.run(inputs, 0 if threads is None else check_threads(threads))
                     return self._run(inputs, threads, out) if found is None else found
                 executor = executor.pick(inputs)
         except (KeyError, AttributeError, TypeError):
