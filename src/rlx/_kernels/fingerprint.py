@@ -9,7 +9,8 @@ def main(target: str, *folders: str) -> None:
     """`#define RLX_SOURCES "..."` over all files of some folders."""
     digest = hashlib.sha256()
     for folder in folders:
-        for path in sorted(p for p in Path(folder).iterdir() if p.suffix in (".c", ".h", ".inc", ".def", ".pyx", ".pxi")):
+        kinds = (".c", ".h", ".inc", ".def", ".pyx", ".pxi")
+        for path in sorted(p for p in Path(folder).iterdir() if p.suffix in kinds):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
     Path(target).write_text(f'#define RLX_SOURCES "{digest.hexdigest()[:32]}"\n')
 
