@@ -41,7 +41,7 @@ def test_r51_a_transposed_operand_that_is_an_output_is_there(every_way):
         t = ops.transpose(w, perm=(1, 0))
         return t, x @ t
 
-    t, y = every_way(build, x, w)
+    t, y = every_way(build, x, w, rtol=3e-7)  # few rows are read along K where w lies transposed
     np.testing.assert_array_equal(t, w.T)
     np.testing.assert_allclose(y, x @ w.T, rtol=1e-5, atol=1e-6)
 
