@@ -13,6 +13,9 @@ LAYERS = {
     "pointwise": (128, 128, 28, 1, 1, 1),
     "depthwise": (96, 96, 56, 3, 1, 96),
     "late 3x3": (256, 256, 14, 3, 1, 1),
+    "wide pointwise": (16, 96, 112, 1, 1, 1),
+    "strided depthwise": (96, 96, 112, 3, 2, 96),
+    "grouped": (128, 128, 56, 3, 1, 32),
 }
 
 
@@ -27,11 +30,18 @@ def _layer(name: str, dtype: str) -> Any:
     return build, [data((1, c, size, size), dtype)], weights, None
 
 
+def _upscale(name: str, dtype: str) -> Any:
+    c, o, size, *_ = LAYERS[name]
+    weights = [data((c, o, 2, 2), dtype, 1), data((o,), dtype, 2)]
+    images = [data((1, c, size, size), dtype)]
+    return (lambda x, w, b: ops.conv_transpose(x, w, b, strides=(2, 2))), images, weights, None
+
+
 class Conv(common.Family):
-    """Layers by name."""
+    """Layers by name, and their transposes of 2x2 with stride 2. Each stands alone: images are channels first."""
 
     families = ("conv",)
-    cases = {"conv relu": _layer}
+    cases = {"conv relu": _layer, "transposed": _upscale}
     params = common.axes(cases, ("f32",), list(LAYERS))
 
 

@@ -21,6 +21,8 @@ class Elementwise(common.Family):
         "where": simple(lambda a, b: ops.where(a < b, a, b), lambda a, b: np.where(a < b, a, b), inputs=2),
         "chain": simple(lambda a, b: ops.tanh(a * b + a) - ops.sqrt(ops.abs(b)),
                         lambda a, b: np.tanh(a * b + a) - np.sqrt(np.abs(b)), inputs=2),
+        "arithmetic": simple(lambda a, b: ops.abs(ops.clip((a * b + a) * 0.5 - b, lo=-4.0, hi=4.0)) * a + b,
+                             lambda a, b: np.abs(np.clip((a * b + a) * 0.5 - b, -4.0, 4.0)) * a + b, inputs=2),
         "bias": simple(lambda x: ops.relu(x + x.graph.constant(np.ones(x.shape[-1], x.dtype.numpy))),
                        lambda x: np.maximum(x + np.ones(x.shape[-1], x.dtype), 0)),
     }
