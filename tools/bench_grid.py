@@ -7,7 +7,8 @@ cell or gives another answer is named; a cell without any peer is no pass.
     bench_grid.py [--family gemm ...] [--only TEXT ...] [--peers torch ...] [--threads 1] [--json OUT]
 
 What the machine can do is capped alike for all by RLX_ISA=avx2 with ONEDNN_MAX_CPU_ISA=AVX2,
-ATEN_CPU_CAPABILITY=avx2 and MKL_ENABLE_INSTRUCTIONS=AVX2 (ONNX Runtime cannot be capped: leave it out).
+ATEN_CPU_CAPABILITY=avx2 and MKL_ENABLE_INSTRUCTIONS=AVX2 (ONNX Runtime cannot be capped, nor can the
+products of OpenVINO: leave them out).
 The exit status is 1 if a cell is below `--least`, 2 if nothing was measured.
 """
 
