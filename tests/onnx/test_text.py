@@ -239,3 +239,20 @@ def test_the_two_ways_of_finding_agree() -> None:
         for _ in range(50):
             text = "".join(rng.choice(list("abcXYZ _1\u00e9\u65e5\n"), 20))
             assert plain(text) == other(text)
+
+
+def test_a_model_of_strings_alone_has_reports() -> None:
+    """Nothing of it is compiled, so there is nothing to report, which is not an error."""
+    node = helper.make_node("StringConcat", ["a", "b"], ["y"])
+    text = TensorProto.STRING
+    graph = helper.make_graph(
+        [node], "join", [helper.make_tensor_value_info(n, text, ["n"]) for n in "ab"],
+        [helper.make_tensor_value_info("y", text, ["n"])])
+    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    model = rlx.load(file.SerializeToString())
+    with pytest.raises(rlx.BindingError, match="run before"):
+        model.memory_report()
+    assert model.run({"a": np.array(["x"], object), "b": np.array(["y"], object)})["y"].tolist() == ["xy"]
+    report = model.memory_report()
+    assert (report.weights, report.arena) == (0, 0)
+    assert str(model.explain()) == "" and model.dispatch() == []

@@ -451,7 +451,7 @@ class PlannedModel(Stateful, LifeCycle):
 
     def _variants(self) -> "list[Variant]":
         found = [s.variant for s in self._core.segments()]
-        if not found:
+        if not self._core.plans:
             raise BindingError(
                 f"model {self.name!r}: must have been run before this report\nhint: run it once, or pass inputs"
             )
