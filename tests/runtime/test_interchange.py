@@ -157,7 +157,7 @@ def test_strided_and_offset_dlpack() -> None:
     got = rlx.from_dlpack(rlx.to_dlpack(part))
     assert got.strides == part.strides
     assert same(rlx.bf16).run({"x": Producer(part)})["y"].tobytes() == part.tobytes()
-    with pytest.raises(BindingError, match="C-contiguous"):
+    with pytest.raises(BindingError, match="aligned and writeable, got an array that is strided$"):
         same(rlx.bf16).run({"x": part.copy()}, out=[Producer(wide[1:3, 1::2])])
 
 
@@ -167,6 +167,25 @@ def test_empty_and_scalar_dlpack(shape: tuple[int, ...]) -> None:
     got = rlx.from_dlpack(Producer(x))
     assert (got.shape, got.dtype) == (shape, BF16)
     np.testing.assert_array_equal(same(rlx.bf16, shape).run({"x": Producer(x)})["y"], x)
+
+
+def test_dlpack_without_sizes_is_refused() -> None:
+    """A null pointer for the sizes of a tensor that has a rank."""
+    x = np.arange(6, dtype=F).reshape(2, 3)
+
+    def broken(**how: Any) -> object:
+        capsule = rlx.to_dlpack(x).__dlpack__()  # the plain structure: data, device, rank, type, shape, ...
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        ctypes.c_void_p.from_address(pointer(capsule, b"dltensor") + 24).value = None
+        return capsule
+
+    producer = Producer(x)
+    producer.__dict__["inner"] = type("Broken", (), {"__dlpack__": staticmethod(broken)})()
+    with pytest.raises(BindingTypeError, match="2 sizes must be given, got a null pointer"):
+        rlx.from_dlpack(producer)
+    with pytest.raises(BindingTypeError, match="2 sizes must be given, got a null pointer"):
+        same().run({"x": producer})
 
 
 def test_read_only_dlpack() -> None:

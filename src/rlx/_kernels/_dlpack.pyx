@@ -121,6 +121,8 @@ def from_dlpack(producer):
                           f"bits, {t.lanes} lanes")
     if t.ndim < 0 or t.ndim > 64:
         raise BufferError(f"rank must be at most 64, got {t.ndim}")
+    if t.ndim > 0 and t.shape == NULL:
+        raise BufferError(f"{t.ndim} sizes must be given, got a null pointer")
     step = dtype.itemsize
     for i in range(t.ndim):
         if t.shape[i] < 0:
