@@ -103,6 +103,28 @@ def test_a107_results_outlive_what_made_them(tmp_path: pathlib.Path) -> None:
     assert not np.may_share_memory(found[0], again)
 
 
+@pytest.mark.parametrize("sizes", ["open", "known"])
+def test_closing_while_a_call_begins_is_told(monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
+    """The call has looked at what it will run when another thread closes the executable."""
+    exe, x = (mlp(), feed()) if sizes == "open" else wide(n=64)
+    exe.run(x)
+    closed = []
+
+    class Late:
+        @property
+        def active(self) -> bool:
+            thread = threading.Thread(target=exe.close)
+            thread.start()
+            thread.join()
+            closed.append(exe.closed)
+            return False
+
+    monkeypatch.setattr(exe, "_handles", Late())
+    with pytest.raises(rlx.ExecutionError, match="the executable has been closed"):
+        exe.run(x)
+    assert closed == [True]
+
+
 def test_with_statement() -> None:
     with mlp() as exe:
         exe.run(feed())

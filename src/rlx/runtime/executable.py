@@ -258,10 +258,11 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
         if self.options.busy == "wait":
             with self._lock:
                 return self._execute(given, threads or 0, out)
-        if self._dirty or self._variant is None or self._careful or self._handles.active:
+        variant = self._variant  # once: another thread may close this meanwhile
+        if self._dirty or variant is None or self._careful or self._handles.active:
             return self._execute(given, threads or 0, out)
         try:
-            return self._variant.executor.run(given, threads or 0, out)
+            return variant.executor.run(given, threads or 0, out)
         except (MemoryError, OverflowError) as error:
             raise out_of_memory(error, self.graph.name) from None
 

@@ -77,9 +77,9 @@ class LifeCycle:
             return
         for guard in self._hold("close()"):
             guard.close()
-        self._let_go()
         kind: Any = type(self)
-        self.__class__ = _closed_class(kind)
+        self.__class__ = _closed_class(kind)  # before what is needed goes, so that a call that begins now is told
+        self._let_go()
         _interp.trim()
 
     def trim(self) -> int:
