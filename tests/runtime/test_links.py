@@ -186,6 +186,16 @@ def test_restore_takes_forks_of_the_same_handles_only() -> None:
         e.restore(3)  # type: ignore[arg-type]
 
 
+def test_restore_refuses_forks_of_other_types() -> None:
+    """Handles of the same names, but another size or element type, leave the state as it was."""
+    e = counter()
+    for other in (counter(3), counter(2, rlx.f64)):
+        with pytest.raises(BindingError, match=r"handle 'state' of graph 'counter' must be f32\[2\]"):
+            e.restore(other.fork())
+        np.testing.assert_array_equal(e.run({"x": np.ones(2, F)})["next"], 1)
+        e.restore(counter().fork())
+
+
 def test_a_failed_run_leaves_the_state_as_it_was() -> None:
     g = rlx.Graph("divide")
     s, x = g.input("state", (2,), rlx.i32), g.input("x", (2,), rlx.i32)

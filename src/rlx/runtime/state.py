@@ -174,7 +174,7 @@ class Handles:
         size = (declared.shape or ())[axis]
         room = capacity if capacity is not None else size
         if isinstance(room, bool) or not isinstance(room, int):
-            raise BindingError(f"{what}: a capacity must be given for the open size {size}, got {capacity!r}")
+            raise BindingError(f"{what}: capacity must be an int, the most rows of axis {axis}, got {capacity!r}")
         if isinstance(size, int) and room != size:
             raise BindingError(f"{what}: capacity must be {size}, the size of axis {axis}, got {room}")
         n = value.shape[axis]
@@ -295,6 +295,11 @@ class Handles:
             raise BindingTypeError(f"restore: must be given what fork() returned, got {type(state).__name__}")
         if state._cells.keys() != self.cells.keys():
             raise BindingError(f"restore: handles must be {list(self.cells)}, got {state.names}")
+        for name, cell in state._cells.items():
+            declared, have, axis = self._declared(name), cell.array, self.cells[name].axis
+            if not _holds(declared, have) or cell.axis != axis:
+                raise BindingError(f"restore: handle {name!r} of {self.place} must be {declared} with axis {axis}, got "
+                                   f"{have.dtype}{list(have.shape)} with axis {cell.axis}")
         self.cells = fork_cells(state._cells)
         self._changed()
 
@@ -405,6 +410,16 @@ def _agree(want: Place, have: Place, axis: int | None) -> bool:
         a == b or a is None or b is None or i == axis
         for i, (a, b) in enumerate(zip(want.shape, have.shape, strict=True))
     )
+
+
+def _holds(declared: Place, array: Array) -> bool:
+    """Whether an array may be the value of a handle; open sizes may be any."""
+    if declared.dtype is not None and array.dtype != declared.dtype.numpy:
+        return False
+    if declared.shape is None:
+        return True
+    return len(declared.shape) == array.ndim and all(
+        d == n or not isinstance(d, int) for d, n in zip(declared.shape, array.shape, strict=True))
 
 
 def _given_outputs(out: Any) -> set[Any]:
