@@ -157,7 +157,7 @@ def test_strided_and_offset_dlpack() -> None:
     got = rlx.from_dlpack(rlx.to_dlpack(part))
     assert got.strides == part.strides
     assert same(rlx.bf16).run({"x": Producer(part)})["y"].tobytes() == part.tobytes()
-    with pytest.raises(BindingError, match="aligned and writeable, got an array that is strided$"):
+    with pytest.raises(BindingError, match=r"aligned and writeable, got an array that is strided$"):
         same(rlx.bf16).run({"x": part.copy()}, out=[Producer(wide[1:3, 1::2])])
 
 

@@ -324,3 +324,17 @@ def test_attention_costs_what_is_valid() -> None:
         return best
 
     assert cost(819) < 0.4 * cost(8192)
+
+
+@pytest.mark.parametrize("length", [-1, 6, 1 << 62])
+def test_lengths_out_of_range_are_told_as_such(length: int) -> None:
+    """Attention and recurrent layers count from the start: the range that an error tells has no negative part."""
+    g = rlx.Graph("attend")
+    q, k, lens = g.input("q", (2, 2, 3, 8)), g.input("k", (2, 2, 5, 8)), g.input("lens", (2,), rlx.i64)
+    g.output("y", ops.attention(q, k, k, None, lens, causal=True, lens_past=True))
+    given = {"q": np.ones((2, 2, 3, 8), F), "k": np.ones((2, 2, 5, 8), F)}
+    for optimize in (True, False):
+        e = rlx.compile(g, rlx.CompileOptions(optimize=optimize))
+        with pytest.raises(IndexError, match=rf"a length must be in \[0, 5\], got {length} \(element 1\)"):
+            e.run({**given, "lens": np.array([5, length])})
+        assert np.isfinite(e.run({**given, "lens": np.array([5, 0])})["y"]).all()

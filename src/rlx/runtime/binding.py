@@ -53,9 +53,16 @@ def check_names(given: Iterable[Any], known: Sequence[str], place: str) -> None:
                 f"{place}: every input must be given, {name!r} is missing; inputs are {list(known)}")
 
 
+# What index errors of ops mean that do not count from the end.
+_COUNTS = dict.fromkeys(("attention", "fused_attention", "lstm", "gru", "rnn"), "a length must be in [0, {0}]")
+_COUNTS["rope"] = "a position must be in [0, {0})"
+
+
 def failure(status: int, info: NodeInfo, value: int, bound: int, position: int) -> RlxError:
     """The exception of a failed run."""
     place = info.place
+    if status == 1 and info.op in _COUNTS:
+        return IndexExecutionError(f"{place}: {_COUNTS[info.op].format(bound)}, got {value} (element {position})")
     if status == 1:
         return IndexExecutionError(
             f"{place}: an index must be in [{-bound}, {bound}), got {value} (element {position} of the indices)")
@@ -140,7 +147,10 @@ class Helper:
         if array.shape != port.shape:
             raise BindingError(f"{what}: shape must be {port.shape}, got {array.shape}")
         if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
-            raise BindingError(f"{what}: must be C-contiguous, aligned and writeable, got {array.flags}")
+            got = ", ".join(word for word, holds in (
+                ("strided", array.flags.c_contiguous), ("unaligned", array.flags.aligned),
+                ("read-only", array.flags.writeable)) if not holds)
+            raise BindingError(f"{what}: must be C-contiguous, aligned and writeable, got an array that is {got}")
         return array
 
     def shared(self, i: int) -> NoReturn:
