@@ -213,3 +213,46 @@ def test_fork_after_close_and_trim() -> None:
         os._exit(0 if ok and exe.closed else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert exe.run(feed())["y"].tobytes() == want
+
+
+def test_fork_during_a_compilation_and_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the child nothing is taken, whatever other threads were at: compiling, running, looking a program up."""
+    from rlx.runtime import executable
+
+    exes = [wide(n=64)[0] for _ in range(8)]
+    x = wide(n=64)[1]
+    want = exes[0].run(x)["y"].tobytes()
+    inner, codes, unraisable = executable.compile_static, [], []
+
+    def compile_static(*args: Any, **more: Any) -> Any:
+        child = os.fork()
+        if child == 0:
+            free = all(e.turn.acquire(timeout=5) and e._variants._lock.acquire(timeout=5) for e in exes)
+            os._exit(0 if free and not unraisable and all(e.run(x)["y"].tobytes() == want for e in exes) else 1)
+        codes.append(os.waitpid(child, 0)[1])
+        return inner(*args, **more)
+
+    def hold(done: threading.Event, held: threading.Event) -> None:
+        for e in exes:
+            assert e._guard.enter()
+            e.turn.acquire()
+            e._variants._lock.acquire()
+        held.set()
+        done.wait()
+        for e in exes:
+            e._guard.leave()
+            e.turn.release()
+            e._variants._lock.release()
+
+    done, held = threading.Event(), threading.Event()
+    other = threading.Thread(target=hold, args=(done, held))
+    other.start()
+    held.wait()
+    monkeypatch.setattr("sys.unraisablehook", unraisable.append)
+    monkeypatch.setattr(executable, "compile_static", compile_static)
+    try:
+        wide(n=64)
+    finally:
+        done.set()
+        other.join()
+    assert codes == [0]

@@ -78,6 +78,10 @@ class LRU(Generic[K, V]):
         self._lock = threading.RLock()
         self._hits = self._misses = self._evictions = 0
 
+    def after_fork(self) -> None:
+        """In a child: a thread that held the lock does not exist here."""
+        self._lock = threading.RLock()
+
     def get(self, key: K) -> V | None:
         """The entry of a key, which is now the one used last; None if there is none."""
         with self._lock:

@@ -70,9 +70,10 @@ def _after_fork() -> None:
     """In a child: runs that other threads had in progress do not exist here."""
     for exe in list(_LIVE):
         exe._lock = threading.RLock()
-        for variant in exe.variants():
-            if isinstance(variant, Variant):
-                variant.executor.abandon()
+        exe.turn = threading.RLock()
+        exe._variants.after_fork()
+        for variant in exe._programs():
+            variant.executor.abandon()
 
 
 if hasattr(os, "register_at_fork"):
@@ -117,12 +118,12 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
         self._open = sorted(self._bound.symbols())
         self._handles = handles_of(self._bound)
         self._full: Variant | Staged | None = None
-        _LIVE.add(self)
         if not self._open:
             self._full = self._make(self._bound, self._extents.wide({}), ready)
         self._variant = self._full
         # A variant that takes inputs as they come, its run, where its outputs go.
         self._by_position: tuple[Variant, RunKept, list[Array]] | None = None
+        _LIVE.add(self)  # at the end: a fork during a compilation meets whole executables alone
 
     # -- variants ---------------------------------------------------------------
 
