@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import rlx
 from rlx.cli import main
 
 onnx = pytest.importorskip("onnx")
@@ -180,3 +181,25 @@ def test_compile_writes_a_file_that_runs(model: Path, tmp_path: Path, capsys: py
     status, out, _ = call(capsys, "compile", model, "-o", target, "-q", "--json", "--isa", "baseline")
     assert json.loads(out)["bytes"] == target.stat().st_size
     assert "baseline" in call(capsys, "inspect", target, "-q")[1]
+
+
+def test_a_size_that_no_input_has_is_refused(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = call(capsys, "run", model, "-d", "batch=3", "-q")
+    assert status == 2
+    assert "error: --dim: must name one of the open sizes ['n'], got 'batch'" in err
+
+
+def test_onnxruntime_is_not_given_an_ahead_of_time_file(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    file = model.with_suffix(".rlx")
+    assert call(capsys, "compile", model, "-o", file, "-q")[0] == 0
+    status, _, err = call(capsys, "bench", file, "-s", "0.05", "--against", "onnxruntime", "-q")
+    assert status == 2
+    assert "error: --against onnxruntime: the model must be an ONNX file, got 'small.rlx'" in err
+
+
+def test_an_error_of_a_models_run_has_no_context(model: Path) -> None:
+    loaded = rlx.load(model)
+    with pytest.raises(rlx.BindingError) as caught:
+        loaded.run({"x": np.zeros(4, np.float32)})
+    assert caught.value.__context__ is None

@@ -102,6 +102,8 @@ def measure(calls: dict[str, Call], seconds: float) -> dict[str, list[float]]:
 
 def onnxruntime_call(session: Session, threads: int | None) -> Call:
     """The same model and inputs in ONNX Runtime."""
+    if session.path.suffix == ".rlx":
+        raise ConfigError(f"--against onnxruntime: the model must be an ONNX file, got {session.path.name!r}")
     try:
         import onnxruntime
     except ImportError:

@@ -106,6 +106,11 @@ def make_inputs(
         if not text.isdigit():
             raise ConfigError(f"--dim: size {name!r} must be a whole number, got {text!r}")
         sizes[name] = int(text)
+    places = {f"{n}.{i}": d for n, port in declared.items() for i, d in enumerate(port.shape or ())}
+    known = list(dict.fromkeys(d if isinstance(d, str) else p for p, d in places.items() if not isinstance(d, int)))
+    for name in sizes:
+        if name not in known and name not in places:
+            raise ConfigError(f"--dim: must name one of the open sizes {known}, got {name!r}")
     arrays: dict[str, Any] = {}
     files = [item for item in given if item.endswith(".npz") and "=" not in item]
     for file in files:

@@ -184,6 +184,8 @@ class PlannedModel(Stateful, LifeCycle):
                     return self._run(inputs, threads, out) if found is None else found
                 executor = executor.pick(inputs)
         except (KeyError, AttributeError, TypeError):
+            executor = None
+        if executor is None:  # outside of the handler: an error of the run has no context
             return self._run(inputs, threads, out)
         if threads is not None:
             threads = check_threads(threads)
