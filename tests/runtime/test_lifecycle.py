@@ -256,3 +256,26 @@ def test_fork_during_a_compilation_and_a_run(monkeypatch: pytest.MonkeyPatch) ->
         done.set()
         other.join()
     assert codes == [0]
+
+
+def test_fork_beside_the_run_of_a_model() -> None:
+    """The child runs models and their clones, although a thread of the parent had taken them."""
+    onnx = pytest.importorskip("onnx")
+    from rlx.testing.onnx_models import model
+
+    x = {"x": np.arange(6, dtype=np.float32)}
+    with model([onnx.helper.make_node("Tanh", ["x"], ["y"])], x, ["y"]) as m:
+        want = m.run(x)["y"].tobytes()
+        models = [m, m.clone()]
+        assert models[1].run(x)["y"].tobytes() == want
+        guards = [v.executor.guard for e in models for v in e._programs()]
+        assert guards and all(g.enter() for g in guards)
+        child = os.fork()
+        if child == 0:
+            try:
+                os._exit(0 if all(e.run(x)["y"].tobytes() == want for e in models) else 1)
+            finally:
+                os._exit(2)
+        for g in guards:
+            g.leave()
+        assert os.waitpid(child, 0)[1] == 0

@@ -4,7 +4,9 @@ What only a first run, a report or an error needs is imported there, so that a m
 of an ahead-of-time file runs within milliseconds.
 """
 
+import os
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -106,6 +108,24 @@ class Guarded:
         raise KeyError
 
 
+_LIVE: "weakref.WeakSet[PlannedModel]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a child: runs and compilations that other threads had in progress do not exist here."""
+    for model in list(_LIVE):
+        model._lock = threading.Lock()
+        shared = getattr(model._core, "model", None)
+        if shared is not None:
+            shared.lock = threading.RLock()
+        for variant in model._programs():
+            variant.executor.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class PlannedModel(Stateful, LifeCycle):
     """A model as its plans: what `rlx.load` of an ahead-of-time file gives, and the base of `Model`.
 
@@ -139,6 +159,7 @@ class PlannedModel(Stateful, LifeCycle):
         self._fast = not options.poison and not options.nan_check and options.busy != "wait"
         self._lock = threading.Lock()
         self._dtypes = {n: numpy_type(t.code, n) if t.code and not t.default else None for n, t in inputs.items()}
+        _LIVE.add(self)
 
     # -- running ------------------------------------------------------------------------
 
@@ -391,6 +412,7 @@ class PlannedModel(Stateful, LifeCycle):
         other._lock = threading.Lock()
         if self._handles is not None:
             other._handles = self._handles.fork()
+        _LIVE.add(other)
         return other
 
     # -- files ---------------------------------------------------------------------------
