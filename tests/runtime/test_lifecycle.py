@@ -3,6 +3,7 @@
 import os
 import pathlib
 import resource
+import signal
 import threading
 import time
 from typing import Any
@@ -279,3 +280,32 @@ def test_fork_beside_the_run_of_a_model() -> None:
         for g in guards:
             g.leave()
         assert os.waitpid(child, 0)[1] == 0
+
+
+def test_fork_beside_a_cache_in_use() -> None:
+    """The child takes a cache's entries, although another thread of the parent had its locks."""
+    g = rlx.Graph("rows")
+    g.output("y", ops.tanh(g.input("x", ("n", 8), rlx.f32)))
+    cache = rlx.BucketedCompileCache(g, {"n": [4, 8]})
+    x = {"x": np.ones((3, 8), np.float32)}
+    want = cache.run(x)["y"].tobytes()
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            cache.run(x)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    codes = []
+    for _ in range(5):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            os._exit(0 if cache.run(x)["y"].tobytes() == want else 1)
+        codes.append(os.waitpid(child, 0)[1])
+    stop.set()
+    for t in threads:
+        t.join()
+    assert codes == [0] * 5

@@ -72,6 +72,7 @@ def _after_fork() -> None:
         exe._lock = threading.RLock()
         exe.turn = threading.RLock()
         exe._variants.after_fork()
+        exe._families.after_fork()
         for variant in exe._programs():
             variant.executor.abandon()
 

@@ -312,6 +312,11 @@ class Families:
         self.known: LRU[FamilyKey, list[Family]] = LRU(MAX_SETS)
         self.hopeless: set[str] = set()  # sizes that cannot be followed
 
+    def after_fork(self) -> None:
+        """In a child: a thread that held the lock does not exist here."""
+        self._lock = threading.RLock()
+        self.known.after_fork()
+
     def make(self, wanted: Mapping[str, int], exact: Callable[[Mapping[str, int]], Variant], place: Place) -> Variant:
         """The program of extents: a copy with other numbers where that is sure, else compiled by `exact`."""
         with self._lock:
