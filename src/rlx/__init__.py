@@ -12,6 +12,7 @@ import rlx.dtypes as _dtypes
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from rlx import hir as hir
     from rlx import ops as ops
     from rlx.backend import Backend as Backend
     from rlx.backend import Session as Session
@@ -123,7 +124,7 @@ _WHERE = {
     "show_config": "rlx.showconfig",
     "load": "rlx.loading",
 }
-_MODULES = ("ops", "onnx", "dtypes", "errors", "testing")
+_MODULES = ("ops", "hir", "onnx", "dtypes", "errors", "testing")
 
 __all__ = [*_WHERE, *_MODULES, "__version__"]
 
