@@ -16,19 +16,23 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
 LEVELS = ("baseline", "avx2", "avx512") if platform.machine() in ("x86_64", "AMD64") else ("baseline",)
-NOT_SHIPPED = (".pyx", ".pxd", ".c", ".h", ".inc", ".def", ".build", ".md", ".toml")
+# A script of the build, and the header for custom ops in C.
+ONLY_BUILT_WITH = {"rlx/_kernels/fingerprint.py"}
+HEADERS = {"rlx/include/rlx_custom.h"}
+NOT_SHIPPED = (".pyx", ".pxd", ".pxi", ".c", ".h", ".inc", ".def", ".build", ".md", ".toml")
 
 
 def python_files() -> set[str]:
     """Files of the package that are installed as they lie."""
     found = (p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src/rlx").rglob("*") if p.is_file())
-    return {f for f in found if f.endswith((".py", ".pyi", "py.typed")) and "__pycache__" not in f}
+    shipped = {f for f in found if f.endswith((".py", ".pyi", "py.typed")) and "__pycache__" not in f}
+    return (shipped | HEADERS) - ONLY_BUILT_WITH
 
 
 def compiled_modules(levels: tuple[str, ...] = LEVELS) -> set[str]:
     """Modules that must have been built."""
-    compiled = ("_cpu", "_host", "_interp", "_protobuf", "_route", "_text", *(f"_isa_{level}" for level in levels))
-    return {"rlx/_kernels/" + name for name in compiled}
+    sources = {p.stem for p in (ROOT / "src/rlx/_kernels").glob("*.pyx")} - {"_isa"}
+    return {"rlx/_kernels/" + name for name in sources | {f"_isa_{level}" for level in levels}}
 
 
 def check_installed_files(names: set[str], levels: tuple[str, ...] = LEVELS) -> list[str]:
@@ -37,7 +41,8 @@ def check_installed_files(names: set[str], levels: tuple[str, ...] = LEVELS) -> 
     built = {re.sub(r"\.[^/]*$", "", n) for n in names if n.endswith((".so", ".pyd"))}
     faults = [f"missing: {n}" for n in sorted(python_files() - names)]
     faults += [f"not built: {n}" for n in sorted(compiled_modules(levels) - built)]
-    faults += [f"must not be shipped: {n}" for n in sorted(names) if n.endswith(NOT_SHIPPED) or "/tests/" in n]
+    faults += [f"must not be shipped: {n}" for n in sorted(names - HEADERS)
+               if n.endswith(NOT_SHIPPED) or "/tests/" in n]
     extra = {n for n in names if n.endswith((".py", ".pyi"))} - python_files()
     return faults + [f"not in the source tree: {n}" for n in sorted(extra)]
 
@@ -47,7 +52,7 @@ def check_sdist_files(names: set[str]) -> list[str]:
     inside = {"/".join(PurePosixPath(n).parts[1:]) for n in names}
     needed = {"pyproject.toml", "meson.build", "meson.options", "README.md", "LICENSE", "CHANGELOG.md", ".ci/run"}
     needed |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "src").rglob("*")
-               if p.suffix in (".py", ".pyi", ".pyx", ".pxd", ".c", ".h", ".inc", ".def", ".build")}
+               if p.suffix in (".py", ".pyi", ".pyx", ".pxd", ".pxi", ".c", ".h", ".inc", ".def", ".build")}
     needed |= {p.relative_to(ROOT).as_posix() for p in (ROOT / "tests").rglob("*.py")}
     return [f"missing: {n}" for n in sorted(needed - inside)]
 
