@@ -9,6 +9,7 @@ from rlx.errors import ConfigError
 from rlx.machine import MAX_THREADS, available_cpus, default_threads, machine_bytes
 from rlx.passes import Pass, Pipeline, default_pipeline
 from rlx.passes.precision import as_policy, with_precision
+from rlx.runtime.levels import LEVELS
 
 __all__ = ["MAX_THREADS", "CompileOptions", "RngOptions", "available_cpus", "default_threads", "machine_bytes"]
 
@@ -67,7 +68,7 @@ class CompileOptions:
     rng : RngOptions
         Seed and backend of random ops until `set_rng` says otherwise.
     isa : str, optional
-        Cap on the ISA level.
+        Cap on the ISA level: `baseline`, `avx2` or `avx512`.
     precision : str, DType or PrecisionPolicy
         What is rounded to half precision: `"f16"` and `"bf16"` store the weights so and compute in f32;
         a `PrecisionPolicy`, or the name of a preset such as `"auto_mixed"`, says it per kind of op.
@@ -108,6 +109,8 @@ class CompileOptions:
                     raise ConfigError(f"CompileOptions.{what}: {name!r} must be an int >= {least}, got {size!r}")
         if self.busy not in ("raise", "wait"):
             raise ConfigError(f"CompileOptions.busy: must be 'raise' or 'wait', got {self.busy!r}")
+        if self.isa is not None and self.isa not in LEVELS:
+            raise ConfigError(f"CompileOptions.isa: must be one of {list(LEVELS)}, got {self.isa!r}")
         if isinstance(self.disable, str) or not isinstance(self.disable, Iterable):
             raise ConfigError(f"CompileOptions.disable: must be a tuple of pass names, got {self.disable!r}")
         if self.pipeline is not None and not isinstance(self.pipeline, Pipeline):

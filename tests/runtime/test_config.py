@@ -152,3 +152,10 @@ def test_files_are_loaded_unread_when_the_environment_says_so(monkeypatch: pytes
         rlx.load(bytes(data))
     monkeypatch.setenv("RLX_VERIFY", "0")
     assert rlx.load(bytes(data)).run(feed())["y"].shape == (3, 40)
+
+
+@pytest.mark.parametrize("isa", ["neon", "AVX2", "", 3, ["avx2"]])
+def test_an_unknown_isa_level_is_refused_when_the_options_are_made(isa):
+    with pytest.raises(rlx.ConfigError, match=r"CompileOptions\.isa: must be one of \['baseline', 'avx2', 'avx512'\]"):
+        rlx.CompileOptions(isa=isa)
+    assert rlx.CompileOptions(isa="baseline").isa == "baseline"
