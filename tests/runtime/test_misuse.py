@@ -79,6 +79,20 @@ def test_no_type_is_no_type():
         rlx.Graph("g").input("x", (2,), None)
 
 
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [(None, "NoneType"), ("abc", "str"), (b"abc", "bytes"), ({}, "dict"), ([None], "list"), (object(), "object"),
+     (np.array(None), "dtype object"), (np.array("abc"), "dtype <U3"), (np.zeros((2, 2), object), "dtype object")],
+    ids=["none", "str", "bytes", "dict", "list", "object", "array of None", "array of str", "array of objects"],
+)
+def test_the_message_names_what_was_given_not_a_rank(value, got):
+    exe = doubled(("n",))
+    with pytest.raises(rlx.BindingTypeError) as caught:
+        exe.run({"x": value})
+    assert str(caught.value).endswith(f"must be an array, got {got}")
+    np.testing.assert_array_equal(exe.run({"x": X})["y"], X + X)
+
+
 class Broken:
     def __array__(self, *args, **kwargs):
         raise RuntimeError("broken")

@@ -193,13 +193,28 @@ def shape_of(value: Any, what: str) -> tuple[int, ...]:
         shape: tuple[int, ...] = value.shape
         return shape
     try:
-        if hasattr(value, "__dlpack__") and not hasattr(value, "shape"):
-            return from_dlpack(value).shape
-        return tuple(np.shape(value))
+        if hasattr(value, "shape"):
+            return tuple(np.shape(value))
+        array = from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
     except RlxError:
         raise
     except Exception as error:
         raise BindingError(f"{what}: must be an array, got {type(value).__name__} ({error})") from error
+    require_numbers(array, value, what)
+    return array.shape
+
+
+def require_numbers(array: Array, value: Any, what: str) -> None:
+    """Refuse what NumPy holds as objects or text: its rank would say nothing about the value.
+
+    Raises
+    ------
+    BindingTypeError
+        The array has no numbers.
+    """
+    if array.dtype.kind in "OUS":
+        got = f"dtype {array.dtype}" if array is value else type(value).__name__
+        raise BindingTypeError(f"{what}: must be an array, got {got}")
 
 
 def as_mapping(value: Any, what: str) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from rlx.runtime.binding import (
     fit,
     from_bytes,
     nearest,
+    require_numbers,
     shape_of,
 )
 from rlx.runtime.bucketed import Bucketed, Key
@@ -170,6 +171,10 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
         key = (self._extents.key(), tuple(shapes))
         found = self._variants.get(key)
         if found is None:
+            for v in known:
+                value = inputs[v.node.name]
+                if isinstance(value, np.ndarray):
+                    require_numbers(value, value, f"input {v.node.name!r} of graph {self.graph.name!r}")
             sizes = bind_sizes(self._extents.current.inputs, shapes, self.graph.name)
             found = self._make(specialise(self._extents.current, sizes), self._extents.wide(sizes))
             found.upload(self._given_params())
