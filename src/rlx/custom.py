@@ -151,7 +151,9 @@ def register_op(
     if taken is not None and not replace:
         raise ConfigError(f"register_op {name!r}: a name must be registered once, got it twice"
                           "\nhint: replace=True, or unregister_op first")
-    need(not isinstance(inputs, str) and all(isinstance(i, str) and _OPERAND.match(i) for i in inputs),
+    need(isinstance(inputs, Sequence) and not isinstance(inputs, (str, bytes)),
+         'inputs must be a sequence of names, such as ("x", "y")', inputs)
+    need(all(isinstance(i, str) and _OPERAND.match(i) for i in inputs),
          "inputs must be names, with ? for optional and * for any number", inputs)
     need(not any(i.endswith("*") for i in inputs[:-1]), "only the last operand can be any number", inputs)
     need(len({i.rstrip("?*") for i in inputs}) == len(inputs), "names of operands must differ", inputs)

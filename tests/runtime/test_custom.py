@@ -664,3 +664,10 @@ def test_custom_ops_cost_nothing_at_start_up():
     code = "import sys, rlx; from rlx import ops; assert 'rlx.custom' not in sys.modules; print(len(ops.TABLE))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) == sum(not n.startswith(("t.", "onnx.")) for n in ops.TABLE)
+
+
+@pytest.mark.parametrize("inputs", [2, None, "x", b"x", {"x"}, (1,)])
+def test_operands_are_a_sequence_of_names(inputs):
+    with pytest.raises(rlx.ConfigError, match=r"register_op 'a\.b': inputs must be "):
+        rlx.register_op("a.b", inputs=inputs, reference=lambda x: x)
+    assert "a.b" not in rlx.registered_ops()
