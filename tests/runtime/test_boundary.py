@@ -256,8 +256,10 @@ def test_outputs_are_a_sequence_with_names(exe: rlx.CompiledGraph) -> None:
     assert "y" in out
     with pytest.raises(KeyError, match="outputs are"):
         out["nope"]
-    with pytest.raises(IndexError):
-        out[5]
+    for place in (2, 5, -3):
+        with pytest.raises(IndexError, match=rf"no output {place}; there are 2: \['y', 'z'\]"):
+            out[place]
+    assert out[-2] is out[0] and out[:1] == (out["y"],)
     assert "y" in repr(out)
 
 

@@ -329,7 +329,10 @@ cdef class Outputs:
                 return self.values_[self.index_[key]]
             except KeyError:
                 raise KeyError(f"no output {key!r}; outputs are {list(self.index_)}") from None
-        return self.values_[key]
+        try:
+            return self.values_[key]
+        except IndexError:
+            raise IndexError(f"no output {key}; there are {len(self.values_)}: {list(self.index_)}") from None
 
     def __len__(self):
         return len(self.values_)
