@@ -47,6 +47,19 @@ def default_threads() -> int:
     return min(available_cpus(), MAX_THREADS)
 
 
+def check_repeat(repeat: Any) -> int:
+    """A number of measured runs.
+
+    Raises
+    ------
+    ConfigError
+        It is not a positive int.
+    """
+    if isinstance(repeat, bool) or not isinstance(repeat, (int, np.integer)) or repeat < 1:
+        raise ConfigError(f"repeat: must be a positive int, got {repeat!r}")
+    return int(repeat)
+
+
 def check_threads(threads: Any) -> int:
     """A thread count.
 

@@ -173,3 +173,10 @@ def test_reports_show_in_notebooks() -> None:
         parser.feed(text)
         assert parser.open == []
         assert "<table>" in text
+
+
+@pytest.mark.parametrize("repeat", [0, -1, 2.5, "3", True, None])
+def test_a_profile_takes_a_positive_number_of_runs(repeat) -> None:
+    with pytest.raises(rlx.ConfigError, match=r"repeat: must be a positive int, got "):
+        mlp().profile(feed(), repeat=repeat)
+    assert mlp().profile(feed(), repeat=np.int64(1)).total > 0

@@ -503,8 +503,10 @@ class PlannedModel(Stateful, LifeCycle):
 
     def profile(self, inputs: Mapping[str, Any], *, repeat: int = 10) -> "Profile":
         """Time of every kernel call, averaged over `repeat` runs."""
+        from rlx.machine import check_repeat
         from rlx.runtime.report import Profile
 
+        repeat = check_repeat(repeat)
         self.run(inputs)
         variants = self._path(inputs)
         spent = [np.zeros(len(v.linked), np.int64) for v in variants]
@@ -517,7 +519,7 @@ class PlannedModel(Stateful, LifeCycle):
             for v in variants:
                 v.executor.spent = None
         rows = [
-            r for v, s in zip(variants, spent, strict=True) for r in Profile.of(v.compiled, s / max(1, repeat)).rows
+            r for v, s in zip(variants, spent, strict=True) for r in Profile.of(v.compiled, s / repeat).rows
         ]
         return Profile(rows)
 

@@ -22,7 +22,7 @@ from rlx.errors import (
 )
 from rlx.ir.graph import Graph, Value
 from rlx.ir.opdef import Array
-from rlx.machine import check_threads
+from rlx.machine import check_repeat, check_threads
 from rlx.options import CompileOptions, RngOptions, default_threads
 from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.specialise import specialise
@@ -583,6 +583,7 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
 
     def profile(self, inputs: Mapping[str, Any], *, repeat: int = 10, threads: int | None = None) -> Profile:
         """Time of every kernel call, averaged over `repeat` runs; linked outputs go nowhere."""
+        repeat = check_repeat(repeat)
         given = self._handles.feed(as_mapping(inputs, "inputs"))
         if threads is not None:
             threads = check_threads(threads)
@@ -600,7 +601,7 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
                 variant.executor.run(given, threads or 0, None)
         finally:
             variant.executor.spent = None
-        return Profile.of(variant.compiled, spent / max(1, repeat))
+        return Profile.of(variant.compiled, spent / repeat)
 
     def dump_nodes(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Every intermediate value by name, of the graph as written."""
