@@ -56,6 +56,9 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
         raise FormatError(f"load: {os.fspath(source)!r} must be an ahead-of-time file of rlx, got other bytes")
     if head.startswith(b"GGUF"):
         raise FormatError("load: a GGUF file holds tensors and no graph; open it with rlx.gguf.open")
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        raise FormatError("load: the model must be an ONNX or ahead-of-time file, got a zip archive"
+                          "\nhint: wheels, .npz files and PyTorch checkpoints are zip archives; give the file inside one")
     from rlx.onnx import load as load_onnx
 
     return load_onnx(source, threads=threads, options=options)

@@ -360,3 +360,46 @@ def test_loaded_executables_run_on_threads_and_after_a_fork(tmp_path: pathlib.Pa
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", THREADS, str(tmp_path / "m.rlx")], capture_output=True,
                           text=True, check=True)
     assert done.stdout.split() == ["0", "0"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_does_not_wait_for_a_thread_that_completes_a_file() -> None:
+    code = """
+import os, threading
+from rlx.aot import quick
+held, done = threading.Event(), threading.Event()
+def hold():
+    with quick._LOCK:
+        held.set()
+        done.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    os._exit(0 if quick._LOCK.acquire(timeout=5) else 1)
+status = os.waitpid(child, 0)[1]
+done.set()
+thread.join()
+print(os.waitstatus_to_exitcode(status))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "0"
+
+
+@pytest.mark.parametrize("name", ["model.zip", "model.whl", None])
+def test_a_zip_archive_is_told_apart(name, tmp_path: pathlib.Path) -> None:
+    import io
+    import zipfile
+
+    for names in (("a.onnx",), ()):
+        data = io.BytesIO()
+        with zipfile.ZipFile(data, "w") as archive:
+            for inner in names:
+                archive.writestr(inner, b"abc")
+        source: object = data.getvalue()
+        if name is not None:
+            source = tmp_path / name
+            source.write_bytes(data.getvalue())  # type: ignore[attr-defined]
+        with pytest.raises(rlx.FormatError, match=r"got a zip archive\nhint: "):
+            rlx.load(source)

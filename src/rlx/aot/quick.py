@@ -85,7 +85,9 @@ class QuickGraph:
 
 
 def _after_fork() -> None:
-    """In a child: runs that other threads had in progress do not exist here."""
+    """In a child: runs that other threads had in progress do not exist here, nor the thread that held the lock."""
+    global _LOCK
+    _LOCK = threading.RLock()
     for quick in list(_LIVE):
         for executor in getattr(quick, "_direct", {}).values():
             executor.abandon()
