@@ -58,7 +58,7 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
         raise FormatError("load: a GGUF file holds tensors and no graph; open it with rlx.gguf.open")
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         raise FormatError("load: the model must be an ONNX or ahead-of-time file, got a zip archive"
-                          "\nhint: wheels, .npz files and PyTorch checkpoints are zip archives; give the file inside one")
+                          "\nhint: wheels, .npz and PyTorch files are zip archives; give the model inside one")
     from rlx.onnx import load as load_onnx
 
     return load_onnx(source, threads=threads, options=options)
