@@ -243,4 +243,3 @@ cdef class Exported:
         fill(&block.plain.tensor, array, block.sizes, self.code)
         Py_INCREF(array)
         return PyCapsule_New(&block.plain, b"dltensor", forget)
-

@@ -444,7 +444,7 @@ cdef class Grams:
         dims[0] = long
         row = cnp.PyArray_ZEROS(1, dims, cnp.NPY_INT64, 0)
         ids = <cnp.int64_t *> cnp.PyArray_DATA(row)
-        for r in range(rows):
+        for _ in range(rows):
             for k in range(long):
                 found = PyDict_GetItem(self.numbers, <object> source[k])
                 ids[k] = -1
@@ -531,7 +531,7 @@ def maps(cnp.ndarray x, list keys not None):
     single = cnp.PyArray_TYPE(x) == cnp.NPY_FLOAT32
     narrow, wide = <const float *> cnp.PyArray_DATA(x), <const double *> cnp.PyArray_DATA(x)
     rows = cnp.PyArray_SIZE(x) // max(1, n)
-    for row in range(rows):
+    for _ in range(rows):
         made = PyDict_Copy(model)
         for k in range(n):
             PyDict_SetItem(made, <object> PyList_GET_ITEM(keys, k), <double> narrow[at] if single else wide[at])
