@@ -434,7 +434,7 @@ cdef class Grams:
         cdef cnp.int64_t node
         cdef PyObject **source
         cdef PyObject *found
-        cdef Py_ssize_t r, k, j, step, long
+        cdef Py_ssize_t _r, k, j, step, long
         x = held(x, cnp.NPY_OBJECT)
         source = data_of(x)
         long = cnp.PyArray_SIZE(x) // max(1, rows)
@@ -444,7 +444,7 @@ cdef class Grams:
         dims[0] = long
         row = cnp.PyArray_ZEROS(1, dims, cnp.NPY_INT64, 0)
         ids = <cnp.int64_t *> cnp.PyArray_DATA(row)
-        for _ in range(rows):
+        for _r in range(rows):
             for k in range(long):
                 found = PyDict_GetItem(self.numbers, <object> source[k])
                 ids[k] = -1
@@ -518,7 +518,7 @@ def joined(cnp.ndarray a, cnp.ndarray b):
 
 def maps(cnp.ndarray x, list keys not None):
     """For every row of float32 or float64 [rows, len(keys)] a dict from the keys to its numbers."""
-    cdef Py_ssize_t row, k, at = 0, n = PyList_GET_SIZE(keys), rows
+    cdef Py_ssize_t _row, k, at = 0, n = PyList_GET_SIZE(keys), rows
     cdef const float *narrow
     cdef const double *wide
     cdef bint single
@@ -531,7 +531,7 @@ def maps(cnp.ndarray x, list keys not None):
     single = cnp.PyArray_TYPE(x) == cnp.NPY_FLOAT32
     narrow, wide = <const float *> cnp.PyArray_DATA(x), <const double *> cnp.PyArray_DATA(x)
     rows = cnp.PyArray_SIZE(x) // max(1, n)
-    for _ in range(rows):
+    for _row in range(rows):
         made = PyDict_Copy(model)
         for k in range(n):
             PyDict_SetItem(made, <object> PyList_GET_ITEM(keys, k), <double> narrow[at] if single else wide[at])
