@@ -40,15 +40,41 @@ def test_every_shape_is_imported_once_and_weights_are_shared() -> None:
     assert report.weights <= 2 * one.memory_report().weights
 
 
-def test_declared_sizes_are_hints_and_the_rank_is_checked() -> None:
+def negated(shape: list[int | str | None]) -> rlx.onnx.Model:
     node = helper.make_node("Neg", ["x"], ["y"])
-    graph = helper.make_graph(
-        [node], "g", [info("x", np.zeros(1, np.float32), [-7])], [info("y", np.zeros((1, 1), np.float32))]
-    )
+    x = np.zeros(1, np.float32)
+    graph = helper.make_graph([node], "g", [info("x", x, shape)], [info("y", x)])
+    return rlx.load(helper.make_model(graph).SerializeToString())
+
+
+def test_declared_sizes_of_0_and_below_are_open_and_the_rank_is_checked() -> None:
+    for size in (-7, -1, 0, "n", None):
+        m = negated([size])
+        np.testing.assert_array_equal(m.run({"x": np.float32([1, 2])})["y"], [-1, -2])
+        with pytest.raises(rlx.BindingError, match="rank must be 1"):
+            m.run({"x": np.zeros((2, 2), np.float32)})
+
+
+def test_inputs_have_the_sizes_that_the_file_declares(tmp_path: pathlib.Path) -> None:
+    m = negated(["n", 4])
+    x = np.ones((2, 4), np.float32)
+    np.testing.assert_array_equal(m.run({"x": x})["y"], -x)
+    m.save(tmp_path / "m.rlx")
+    for one in (m, m.clone(), rlx.load(tmp_path / "m.rlx")):
+        for shape in ((2, 5), (4, 2), (2, 0), (2, 1)):
+            with pytest.raises(rlx.BindingError) as e:
+                one.run({"x": np.zeros(shape, np.float32)})
+            assert str(e.value).startswith("input 'x' of model ")
+            assert str(e.value).endswith(f": shape must be as declared, f32[n, 4], got {shape}")
+        np.testing.assert_array_equal(one.run({"x": x})["y"], -x)
+
+
+def test_elements_of_a_sequence_may_differ_in_size() -> None:
+    kind = helper.make_tensor_sequence_value_info("s", onnx.TensorProto.FLOAT, [2])
+    node = helper.make_node("SequenceLength", ["s"], ["n"])
+    graph = helper.make_graph([node], "g", [kind], [info("n", np.int64(0))])
     m = rlx.load(helper.make_model(graph).SerializeToString())
-    np.testing.assert_array_equal(m.run({"x": np.float32([1, 2])})["y"], [-1, -2])
-    with pytest.raises(rlx.BindingError, match="rank must be 1"):
-        m.run({"x": np.zeros((2, 2), np.float32)})
+    assert m.run({"s": [np.zeros(2, np.float32), np.zeros(3, np.float32)]})["n"] == 2
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ Dim = int | str | None
 
 @dataclass(frozen=True)
 class Declared:
-    """What the file declares about an input or output. Shapes are hints, the rank of an input is checked.
+    """What the file declares about an input or output. The rank of an input is checked, and sizes above 0.
 
     Attributes
     ----------
@@ -59,6 +59,13 @@ class Declared:
     default: bool = False
     code: int = 0
     inner: "Declared | None" = None
+
+    @property
+    def sizes(self) -> tuple[int | None, ...] | None:
+        """The shape with None for what is open: names, and sizes that no exporter can mean (0 and below)."""
+        if self.shape is None:
+            return None
+        return tuple([d if isinstance(d, int) and d > 0 else None for d in self.shape])
 
     def __str__(self) -> str:
         if self.kind != "tensor":
@@ -185,7 +192,7 @@ class PlannedModel(Stateful, LifeCycle):
         Raises
         ------
         BindingError
-            A name, element type or rank does not fit.
+            A name, element type, rank or declared size does not fit.
         ExecutionError
             The run failed; names the node.
         """
@@ -599,20 +606,20 @@ def strings(array: Any, what: str) -> Any:
     return made.reshape(array.shape)
 
 
-def fit_declared(value: Any, declared: Declared, what: str) -> Any:
-    """A value of the declared type, or an error."""
+def fit_declared(value: Any, declared: Declared, what: str, sized: bool = True) -> Any:
+    """A value of the declared type, or an error; elements of sequences (`sized` false) may differ in size."""
     from rlx.runtime.binding import fit, shape_of
 
     if declared.kind == "optional":
         inner = declared.inner
         assert inner is not None
-        return None if value is None else fit_declared(value, inner, what)
+        return None if value is None else fit_declared(value, inner, what, sized)
     if declared.kind == "sequence":
         inner = declared.inner
         assert inner is not None
         if isinstance(value, np.ndarray) or not isinstance(value, Sequence):
             raise BindingTypeError(f"{what}: must be a list of arrays, got {type(value).__name__}")
-        return [fit_declared(v, inner, f"{what}, element {i}") for i, v in enumerate(value)]
+        return [fit_declared(v, inner, f"{what}, element {i}", False) for i, v in enumerate(value)]
     if declared.kind == "map":
         if not isinstance(value, Mapping):
             raise BindingTypeError(f"{what}: must be a mapping, got {type(value).__name__}")
@@ -631,6 +638,11 @@ def fit_declared(value: Any, declared: Declared, what: str) -> Any:
             raise BindingTypeError(f"{what}: dtype must be {want}, got {array.dtype}")
     else:
         array = np.asarray(value)
-    if declared.shape is not None and array.ndim != len(declared.shape):
-        raise BindingError(f"{what}: rank must be {len(declared.shape)} ({declared}), got shape {array.shape}")
+    sizes = declared.sizes
+    if sizes is None:
+        return array
+    if array.ndim != len(sizes):
+        raise BindingError(f"{what}: rank must be {len(sizes)} ({declared}), got shape {array.shape}")
+    if sized and any(d is not None and d != n for d, n in zip(sizes, array.shape, strict=True)):
+        raise BindingError(f"{what}: shape must be as declared, {declared}, got {array.shape}")
     return array
