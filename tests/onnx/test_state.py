@@ -1,5 +1,6 @@
 """State of models: handles, links, caches, the same as of executables."""
 
+import dataclasses
 import gc
 import importlib.util
 import os
@@ -13,7 +14,7 @@ from onnx import helper
 import rlx
 from rlx.errors import BindingError, BindingTypeError, UnknownNameError
 from rlx.onnx import Model
-from rlx.testing.onnx_models import model
+from rlx.testing.onnx_models import model, proto
 
 F = np.float32
 
@@ -95,8 +96,6 @@ def test_forks_of_models() -> None:
 
 @pytest.mark.parametrize("options", [{"poison": True}, {"busy": "wait"}])
 def test_state_with_options(options: dict[str, object]) -> None:
-    from rlx.testing.onnx_models import proto
-
     nodes = [node("Add", ["state", "x"], ["next"])]
     file = proto(nodes, {"state": np.zeros(3, F), "x": np.zeros(3, F)}, ["next"])  # type: ignore[arg-type]
     m = rlx.load(file.SerializeToString(), options=rlx.CompileOptions(**options))  # type: ignore[arg-type]
@@ -163,7 +162,6 @@ def test_tensor_scatter_writes_a_linked_cache_in_place() -> None:
 
 
 def noise(options: rlx.CompileOptions | None = None) -> Model:
-    from rlx.testing.onnx_models import proto
 
     nodes = [node("RandomNormalLike", ["x"], ["n"]), node("Add", ["x", "n"], ["y"])]
     file = proto(nodes, {"x": np.zeros(3, F)}, ["y"])  # type: ignore[arg-type]
@@ -225,7 +223,6 @@ def test_slices_at_any_position_are_those_of_python(pos: int) -> None:
 
 def test_grouped_attention_decodes_with_one_program() -> None:
     """A buffer of fixed size, in place; the total length is a value that differs at every step."""
-    from rlx.testing.onnx_models import proto
 
     heads, size, room = 2, 8, 32
     nodes = [helper.make_node("GroupQueryAttention", ["q", "k", "v", "past_k", "past_v", "ends", "total"],
@@ -305,3 +302,45 @@ def test_models_with_state_run_through_linked_handles(path: pathlib.Path) -> Non
     found = soak.soak(path, 120)  # type: ignore[attr-defined]
     assert found["buffers"] == 2 * len(soak.setup(path)[0])  # type: ignore[attr-defined]
     assert found["traced"] < 1 << 17
+
+
+def grower(size: object) -> Model:
+    """Its output has one more element than the state."""
+    nodes = [node("Concat", ["state", "one"], ["next"], axis=0), node("Neg", ["x"], ["y"])]
+    m = proto(nodes, {"state": np.zeros(2, F), "x": np.zeros(1, F)}, ["next", "y"], {"one": np.ones(1, F)})
+    m.graph.input[0].CopyFrom(helper.make_tensor_value_info("state", 1, [size]))
+    loaded = rlx.load(m.SerializeToString())
+    assert isinstance(loaded, Model)
+    return loaded
+
+
+def test_a_handle_of_another_size_than_declared_is_refused_when_it_is_bound() -> None:
+    m = grower(2)
+    with pytest.raises(BindingError, match=r"handle 'state' of model 'test': shape must be \(2,\), got \(3,\)"):
+        m.bind_handle("state", np.zeros(3, F))
+    assert m.handles() == {}
+    m.bind_handle("state", np.zeros(2, F))
+    np.testing.assert_array_equal(m.run({"x": np.ones(1, F)})["next"], [0, 0, 1])
+    for size in (0, -1, "n"):  # open
+        m = grower(size)
+        m.bind_handle("state", np.zeros(3, F))
+        m.link("next", "state")
+        for k in (4, 5):
+            assert m.run({"x": np.ones(1, F)})["next"].shape == (k,)
+
+
+@pytest.mark.parametrize("busy", ["raise", "wait"])
+def test_an_error_about_a_linked_input_names_handle_and_output(busy: str) -> None:
+    m = grower(2)
+    m._options = dataclasses.replace(m._options, busy=busy)  # type: ignore[arg-type]
+    m.bind_handle("state", np.zeros(2, F))
+    m.link("next", "state")
+    x = {"x": np.ones(1, F)}
+    m.run(x)
+    with pytest.raises(BindingError) as e:
+        m.run(x)
+    assert str(e.value) == ("input 'state' of model 'test' (handle 'state', linked from 'next'): "
+                            "shape must be as declared, f32[2], got (3,)")
+    with pytest.raises(BindingError, match=r"^input 'state' of model 'test': shape must be"):
+        m.run({"state": np.zeros(4, F), **x})  # given, so it is not the handle's
+    np.testing.assert_array_equal(m.run({"state": np.zeros(2, F), **x})["next"], [0, 0, 1])

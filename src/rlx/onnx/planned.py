@@ -282,9 +282,9 @@ class PlannedModel(Stateful, LifeCycle):
 
             def place(t: Declared, shape: tuple[Dim, ...] | None) -> Place:
                 dtype = dtypes.from_onnx(t.code) if t.kind == "tensor" else None
-                return Place(dtype, None if shape is None else (None,) * len(shape))
+                return Place(dtype, shape)
 
-            inputs = {n: place(t, t.shape) for n, t in self._inputs.items()}
+            inputs = {n: place(t, t.sizes) for n, t in self._inputs.items()}
             outputs = {n: place(t, None) for n, t in self._outputs.items() if t.kind == "tensor"}
             self._handles = Handles(f"model {self.name!r}", inputs, outputs)
         return self._handles
@@ -314,14 +314,14 @@ class PlannedModel(Stateful, LifeCycle):
             if results is not None:
                 handles.adopt(results, False)
                 return results
-        return self._run_in_steps(handles, given, threads, out)
+        return self._run_in_steps(handles, inputs, threads, out)
 
     def _run_in_steps(
         self, handles: "Handles", inputs: Mapping[str, Any], threads: int | None, out: Any
     ) -> _interp.Outputs:
         """Run by the plan, whose steps make their own arrays."""
         given = handles.feed(inputs if type(inputs) is dict else dict(inputs))
-        results = self._run_bound(self._bind(given), threads, out)
+        results = self._run_bound(self._bind(given, handles.origins(inputs)), threads, out)
         handles.adopt(results, out is not None)
         return results
 
@@ -351,7 +351,7 @@ class PlannedModel(Stateful, LifeCycle):
             results[self._index[name]] = array
         return results
 
-    def _bind(self, inputs: Mapping[str, Any]) -> list[Any]:
+    def _bind(self, inputs: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> list[Any]:
         from rlx.runtime.binding import as_mapping, nearest
 
         inputs = as_mapping(inputs, "inputs")
@@ -367,7 +367,8 @@ class PlannedModel(Stateful, LifeCycle):
         values = []
         for name, declared in self._inputs.items():
             if name in inputs:
-                values.append(fit_declared(inputs[name], declared, f"input {name!r} of model {self.name!r}"))
+                what = f"input {name!r} of model {self.name!r}{origins.get(name, '') if origins else ''}"
+                values.append(fit_declared(inputs[name], declared, what))
             else:
                 values.append(ABSENT if declared.default else None)
         return values

@@ -312,6 +312,14 @@ class Handles:
             raise UnknownNameError(f"{self.place}: no input {name!r}, it is a parameter\nhint: use set_param")
         return feed(self._feeds, given)
 
+    def origins(self, given: Mapping[str, Any]) -> dict[str, str]:
+        """Where the inputs that were not given come from, for messages about them."""
+        made = {name: f" (handle {name!r})" for name, _ in self._feeds if name not in given}
+        for output, link in self.links.items():
+            if link.handle in made:
+                made[link.handle] = f" (handle {link.handle!r}, linked from {output!r})"
+        return made
+
     def wire(self, inputs: Sequence[Port], outputs: Sequence[Port], over: Mapping[int, int]) -> Wiring:
         """What the links mean for a program that has these ports."""
         whole, rows = [], []
