@@ -44,11 +44,13 @@ if TYPE_CHECKING:
     from rlx.errors import ConfigError as ConfigError
     from rlx.errors import DivisionExecutionError as DivisionExecutionError
     from rlx.errors import ExecutionError as ExecutionError
+    from rlx.errors import FileError as FileError
     from rlx.errors import FormatError as FormatError
     from rlx.errors import GraphError as GraphError
     from rlx.errors import IndexExecutionError as IndexExecutionError
     from rlx.errors import LegalizeError as LegalizeError
     from rlx.errors import LoweringError as LoweringError
+    from rlx.errors import MissingFileError as MissingFileError
     from rlx.errors import PassError as PassError
     from rlx.errors import RlxError as RlxError
     from rlx.errors import SizeError as SizeError
@@ -85,7 +87,8 @@ _DTYPES = ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", 
            "bool_", "c64", "c128", "DType")
 _ERRORS = ("RlxError", "GraphError", "TypeRuleError", "SizeError", "LegalizeError", "PassError", "LoweringError",
            "BindingError", "UnknownNameError", "BindingTypeError", "ExecutionError", "CancelledError",
-           "DivisionExecutionError", "IndexExecutionError", "FormatError", "UnsupportedOpError", "ConfigError")
+           "DivisionExecutionError", "IndexExecutionError", "FormatError", "FileError", "MissingFileError",
+           "UnsupportedOpError", "ConfigError")
 _WHERE = {
     **dict.fromkeys(_DTYPES, "rlx.dtypes"),
     **dict.fromkeys(_ERRORS, "rlx.errors"),

@@ -169,6 +169,35 @@ class FormatError(RlxError, ValueError):
     """
 
 
+class FileError(FormatError, OSError):
+    """A file cannot be read or written; `errno` is that of the system.
+
+    Remedy: the text names the path and the system's reason: rights, a folder, a full disk.
+    """
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """A file, or the folder to write one in, does not exist.
+
+    ```pycon
+    >>> rlx.load("m.onnx")
+    Traceback (most recent call last):
+    rlx.errors.MissingFileError: load: the model must be a readable file, got 'm.onnx' (No such file or directory)
+    ```
+
+    Remedy: the text names the path; a relative one starts at the folder of the process.
+    """
+
+
+def file_error(text: str, cause: Exception) -> FormatError:
+    """The error for what the system said about a path."""
+    if not isinstance(cause, OSError):  # a path that no system knows, as one with a null character
+        return FormatError(text)
+    made = MissingFileError(text) if isinstance(cause, FileNotFoundError) else FileError(text)
+    made.errno = cause.errno
+    return made
+
+
 class UnsupportedOpError(FormatError, NotImplementedError):
     """A model file holds ops that cannot be imported; lists all of them with their nodes.
 

@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING, Any
 
-from rlx.errors import ConfigError, FormatError
+from rlx.errors import ConfigError, FormatError, file_error
 
 if TYPE_CHECKING:
     from rlx.options import CompileOptions
@@ -27,8 +27,10 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
 
     Raises
     ------
+    FileError
+        The file does not exist (`MissingFileError`) or cannot be read.
     FormatError
-        The file does not exist, is of no known kind, or is malformed.
+        It is of no known kind, or is malformed.
     """
     if isinstance(source, (str, os.PathLike)):
         try:
@@ -36,9 +38,8 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
                 head = file.read(8)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise FormatError(
-                f"load: the model must be a readable file, got {os.fspath(source)!r} ({reason})"
-            ) from None
+            text = f"load: the model must be a readable file, got {os.fspath(source)!r} ({reason})"
+            raise file_error(text, error) from None
     elif isinstance(source, (bytes, bytearray, memoryview)):
         head = bytes(source[:8])
     elif hasattr(source, "SerializeToString"):

@@ -1,8 +1,10 @@
 """Files that are foreign, old, cut off, damaged or hostile are refused with FormatError; nothing crashes."""
 
+import errno
 import json
 import os
 import pathlib
+import pickle
 import random
 import resource
 import subprocess
@@ -63,6 +65,32 @@ def test_missing_files_and_folders(tmp_path: pathlib.Path) -> None:
     for path in (tmp_path / "none.rlx", tmp_path):
         with pytest.raises(rlx.FormatError, match="must be a readable file"):
             rlx.load(path)
+
+
+def test_errors_about_files_are_those_of_the_system_too(tmp_path: pathlib.Path, whole: bytes) -> None:
+    for name in ("none.rlx", "none.onnx", "none"):
+        for load in (rlx.load, rlx.onnx.load):
+            with pytest.raises(FileNotFoundError, match=rf"'.*{name}'.*No such file") as e:
+                load(tmp_path / name)
+            assert type(e.value) is rlx.MissingFileError
+            assert e.value.errno == errno.ENOENT
+            again = pickle.loads(pickle.dumps(e.value))
+            assert (type(again), str(again)) == (rlx.MissingFileError, str(e.value))
+    for load in (rlx.load, rlx.onnx.load):
+        with pytest.raises(OSError, match="must be a") as folder:
+            load(tmp_path)
+        assert type(folder.value) is rlx.FileError
+        with pytest.raises(rlx.FormatError, match="null") as odd:
+            load("a\0b")
+        assert type(odd.value) is rlx.FormatError
+    (tmp_path / "a.rlx").write_bytes(whole)
+    exe = rlx.load(tmp_path / "a.rlx")
+    with pytest.raises(FileNotFoundError, match="must be writable, got No such file") as e:
+        exe.save(tmp_path / "no folder" / "b.rlx")
+    assert (type(e.value), e.value.errno) == (rlx.MissingFileError, errno.ENOENT)
+    with pytest.raises(OSError, match="must be writable") as folder:
+        exe.save(tmp_path)
+    assert type(folder.value) is rlx.FileError
 
 
 def test_another_version_is_told(whole: bytes) -> None:

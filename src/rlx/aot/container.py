@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx._kernels import _interp
-from rlx.errors import FormatError, RlxError
+from rlx.errors import FormatError, RlxError, file_error
 from rlx.machine import available_cpus
 from rlx.runtime.levels import LEVELS, rows_of
 
@@ -220,8 +220,10 @@ def open_file(path: str | os.PathLike[str], verify: bool = True) -> Container:
 
     Raises
     ------
+    FileError
+        It cannot be read.
     FormatError
-        It cannot be read, or is no whole ahead-of-time file.
+        It is no whole ahead-of-time file.
     """
     name = os.fspath(path)
     try:
@@ -238,7 +240,7 @@ def open_file(path: str | os.PathLike[str], verify: bool = True) -> Container:
         reason = getattr(error, "strerror", None) or error
         if isinstance(error, FormatError):
             raise
-        raise FormatError(f"load: the model must be a readable file, got {name!r} ({reason})") from None
+        raise file_error(f"load: the model must be a readable file, got {name!r} ({reason})", error) from None
     return Container(np.frombuffer(view, np.uint8), name, verify)
 
 

@@ -17,7 +17,7 @@ from rlx.aot import container
 from rlx.aot.container import Bytes
 from rlx.aot.tables import Writer
 from rlx.aot.values import Arrays, encode, encode_key
-from rlx.errors import BindingError, FormatError
+from rlx.errors import BindingError, FormatError, file_error
 from rlx.ir.graph import Graph
 from rlx.ir.text import large_constants, print_graph
 from rlx.lower.program import BodyRef, Program
@@ -92,7 +92,7 @@ def write(target: Target, manifest: Any, words: bytes, details: Any, arrays: Seq
 
     Raises
     ------
-    FormatError
+    FileError
         The file cannot be written.
     """
     parts = (_json(manifest), words, _json(details), arrays)
@@ -115,7 +115,7 @@ def write(target: Target, manifest: Any, words: bytes, details: Any, arrays: Seq
             os.unlink(partial)
             raise
     except OSError as error:
-        raise FormatError(f"save: {str(path)!r} must be writable, got {error.strerror or error}") from None
+        raise file_error(f"save: {str(path)!r} must be writable, got {error.strerror or error}", error) from None
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rlx.errors import ConfigError, FormatError, RlxError, UnsupportedOpError
+from rlx.errors import ConfigError, FileError, FormatError, RlxError, UnsupportedOpError, file_error
 from rlx.machine import check_threads
 from rlx.onnx import registry
 from rlx.onnx.block import Block, Reader, domain_of
@@ -121,6 +121,8 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
 
     Raises
     ------
+    FileError
+        The file does not exist (`MissingFileError`) or cannot be read.
     FormatError
         It is no ONNX model, or a malformed one.
     UnsupportedOpError
@@ -143,10 +145,16 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
         name = "model"
     else:
         path = pathlib.Path(os.fspath(source))
-        if not path.is_file():
-            raise FormatError(f"ONNX: the model must be an existing file, got {str(path)!r}")
         tensors = TensorReader(memoryview(b""), path.parent)
-        tensors.buffer = tensors.map(path)
+        try:
+            if path.exists() and not path.is_file():  # opening a pipe would wait
+                raise FileError(f"ONNX: the model must be a file, got {str(path)!r}")
+            tensors.buffer = tensors.map(path)
+        except FileError:
+            raise
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise file_error(f"ONNX: the model must be a readable file, got {str(path)!r} ({reason})", error) from None
         name = path.stem
     try:
         with collector_paused():

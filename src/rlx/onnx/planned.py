@@ -440,7 +440,9 @@ class PlannedModel(Stateful, LifeCycle):
         BindingError
             Nothing has been compiled yet.
         FormatError
-            A step runs in Python and has no name, or the file cannot be written.
+            A step runs in Python and has no name.
+        FileError
+            The file cannot be written.
         """
         from rlx.aot.save import save_model
 

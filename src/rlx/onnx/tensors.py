@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx import dtypes
-from rlx.errors import FormatError
+from rlx.errors import FileError, FormatError, MissingFileError
 from rlx.onnx.elements import HOST_TYPES, STRING, numpy_type
 from rlx.onnx.messages import Tensor
 
@@ -125,7 +125,8 @@ class TensorReader:
         if os.path.commonpath([base, path]) != base or path == base:
             raise FormatError(f"{what}: external data must lie below the model's folder, got {location!r}")
         if not os.path.isfile(path):
-            raise FormatError(f"{what}: external data must be an existing file, got {location!r}")
+            kind = FileError if os.path.exists(path) else MissingFileError
+            raise kind(f"{what}: external data must be an existing file, got {location!r}")
         buffer = self.map(path)
         self._files[location] = buffer
         return buffer

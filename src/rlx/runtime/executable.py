@@ -491,7 +491,7 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
         ------
         BindingError
             Nothing has been compiled yet, or sizes are told by runs alone, and portable is False.
-        FormatError
+        FileError
             The file cannot be written.
         """
         from rlx.aot.save import save_executable
