@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rlx import dtypes
+from rlx import dtypes, ops
 from rlx.errors import GraphError
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import OpDef, result_arrays
@@ -41,3 +41,19 @@ def test_rule_agrees_with_definition(op: OpDef, dtype: dtypes.DType) -> None:
             results = result_arrays(op.reference(*wide, **node.attrs))
         if not op.has("dynamic"):
             assert [v.shape for v in node.outputs] == [r.shape for r in results]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [("sum", "reduce_sum"), ("mean", "reduce_mean"), ("concatenate", "concat"), ("Relu", "relu"), ("conv2d", "conv"),
+     ("soft_max", "softmax"), ("matmull", "matmul")],
+)
+def test_an_unknown_op_names_the_nearest(asked: str, expected: str) -> None:
+    with pytest.raises(AttributeError, match=rf"no op '{asked}' in rlx\.ops; the nearest are .*\b{expected}\b"):
+        getattr(ops, asked)
+
+
+@pytest.mark.parametrize("asked", ["zzzz", "__wrapped__", "_", "x"])
+def test_nothing_is_near_nonsense(asked: str) -> None:
+    with pytest.raises(AttributeError, match=rf"no op '{asked}' in rlx\.ops; ops\.TABLE lists all"):
+        getattr(ops, asked)

@@ -40,4 +40,10 @@ window = _fft.window
 def __getattr__(name: str) -> OpDef:
     if name in TABLE:  # registered by the user
         return TABLE[name]
-    raise AttributeError(f"no op {name!r} in rlx.ops; ops.TABLE lists all {len(TABLE)}")
+    near: list[str] = []
+    if not name.startswith("_"):
+        from rlx.ops._nearest import nearest
+
+        near = nearest(name, TABLE)
+    hint = f"; the nearest are {', '.join(near)}" if near else ""
+    raise AttributeError(f"no op {name!r} in rlx.ops{hint}; ops.TABLE lists all {len(TABLE)}")
