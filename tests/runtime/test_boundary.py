@@ -3,6 +3,8 @@
 Names of tests carry the number of the fault in the study (R-n) or report (Ann).
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -387,3 +389,48 @@ def test_reports_can_be_printed(exe: rlx.CompiledGraph) -> None:
     assert "clone" in exe.capabilities
     nodes = exe.dump_nodes({"x": X})
     np.testing.assert_array_equal(nodes["mul"], X)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [np.asarray, np.exp, np.sum, np.negative, lambda v: np.array([v, v]), lambda v: np.add(v, X),
+     lambda v: np.add.reduce(v), lambda v: np.add(X, v, out=np.empty_like(X)), lambda v: np.concatenate([v, v]),
+     lambda v: np.matmul(v, X), lambda v: np.arctan2(X, v), lambda v: np.exp(v, dtype=np.float64)],
+    ids=["asarray", "exp", "sum", "negative", "array of values", "add", "reduce", "out", "concatenate", "matmul",
+         "arctan2", "dtype"],
+)
+def test_numpy_does_not_take_graph_values(call: Any) -> None:
+    value = rlx.Graph("g").input("v", (2, 3))
+    with pytest.raises(GraphError, match=r"value 'v': .*\nhint: .*rlx\.ops"):
+        call(value)
+
+
+def test_an_array_on_the_left_of_an_operator_is_a_constant_of_the_graph() -> None:
+    g = rlx.Graph("g")
+    v = g.input("v", (2, 3))
+    feed = (np.arange(6, dtype=np.float32).reshape(2, 3) + 1) / 4
+    left, two = X, np.float32(2)
+    expected = {}
+    for i, operate in enumerate((
+        lambda a: left + a, lambda a: left - a, lambda a: left * a, lambda a: left / a, lambda a: left // a, lambda a: left % a,
+        lambda a: left.T @ a, lambda a: left < a, lambda a: left <= a, lambda a: left > a, lambda a: left >= a, lambda a: left == a,
+        lambda a: left != a, lambda a: two * a, lambda a: two - a, lambda a: two / a, lambda a: two < a,
+        lambda a: two**a,
+    )):
+        g.output(f"y{i}", operate(v))
+        expected[f"y{i}"] = operate(feed)
+    for name, array in rlx.compile(g).run({"v": feed}).items():
+        np.testing.assert_allclose(array, expected[name], rtol=1e-6, err_msg=name)
+        assert array.dtype == expected[name].dtype
+
+
+def test_an_array_does_not_become_a_value_in_place() -> None:
+    array = X.copy()
+    with pytest.raises(GraphError, match="got a graph value for add"):
+        array += rlx.Graph("g").input("v", (2, 3))
+    np.testing.assert_array_equal(array, X)
+
+
+def test_a_graph_value_is_no_input_of_a_run(exe: rlx.CompiledGraph) -> None:
+    with pytest.raises(BindingError, match="must be an array of f32, got Value"):
+        exe.run({"x": rlx.Graph("g").input("v", (2, 3))})

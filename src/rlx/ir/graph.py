@@ -22,6 +22,14 @@ from rlx.ir.types import Shape, TensorType, check_size
 
 Array = npt.NDArray[Any]
 
+# What NumPy calls for `array <operator> value`, and the method of the value that means it.
+_REFLECTED = {
+    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
+    "true_divide": "__rtruediv__", "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "power": "__rpow__",
+    "matmul": "__rmatmul__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__", "greater_equal": "__le__",
+    "equal": "__eq__", "not_equal": "__ne__",
+}
+
 
 def _leaf_infer(*types: TensorType, **attrs: Any) -> tuple[TensorType, ...]:
     raise GraphError("leaf: inputs, parameters and constants are made by Graph methods")
@@ -91,7 +99,6 @@ class Value:
 
     __slots__ = ("_array", "graph", "index", "node", "type")
     __array_priority__ = 1000.0  # NumPy leaves mixed expressions to us
-    __array_ufunc__ = None
 
     def __init__(self, graph: "Graph", node: Node, index: int, type_: TensorType) -> None:
         self.graph = graph
@@ -138,6 +145,25 @@ class Value:
 
     def __repr__(self) -> str:
         return f"%{self.name}: {self.type}"
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
+        raise GraphError(
+            f"value {self.name!r}: a graph value has no array before the graph runs"
+            "\nhint: use the ops of rlx.ops, and run the compiled graph for arrays"
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> "Value":
+        """An operator with an array on its left; nothing else that NumPy does element by element."""
+        name = _REFLECTED.get(ufunc.__name__)
+        if name is not None and method == "__call__" and not kwargs and not isinstance(inputs[0], Value):
+            result: Value = getattr(self, name)(inputs[0])
+            if result is not NotImplemented:
+                return result
+        called = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        raise GraphError(
+            f"value {self.name!r}: NumPy must be given arrays, got a graph value for {called}"
+            "\nhint: the ops of rlx.ops take graph values"
+        )
 
     def _binary(self, name: str, other: Any, swap: bool = False) -> "Value":
         from rlx import ops

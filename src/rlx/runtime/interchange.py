@@ -7,7 +7,7 @@ import numpy as np
 from rlx._kernels._dlpack import Exported
 from rlx._kernels._dlpack import from_dlpack as _from_dlpack
 from rlx.dtypes import DType
-from rlx.errors import BindingError, BindingTypeError, RlxError
+from rlx.errors import BindingError, BindingTypeError, GraphError, RlxError
 from rlx.ir.opdef import Array
 
 
@@ -83,6 +83,8 @@ def foreign(value: Any, dtype: DType, what: str) -> Array:
             return _listed(value, dtype, what)
     try:
         return np.asarray(value)
+    except GraphError as error:  # a graph value is no array
+        raise _no_array(value, dtype, what, error) from None
     except RlxError:
         raise
     except Exception as error:
