@@ -409,12 +409,12 @@ def test_an_array_on_the_left_of_an_operator_is_a_constant_of_the_graph() -> Non
     g = rlx.Graph("g")
     v = g.input("v", (2, 3))
     feed = (np.arange(6, dtype=np.float32).reshape(2, 3) + 1) / 4
-    left, two = X, np.float32(2)
+    b, two = X, np.float32(2)
     expected = {}
     for i, operate in enumerate((
-        lambda a: left + a, lambda a: left - a, lambda a: left * a, lambda a: left / a, lambda a: left // a, lambda a: left % a,
-        lambda a: left.T @ a, lambda a: left < a, lambda a: left <= a, lambda a: left > a, lambda a: left >= a, lambda a: left == a,
-        lambda a: left != a, lambda a: two * a, lambda a: two - a, lambda a: two / a, lambda a: two < a,
+        lambda a: b + a, lambda a: b - a, lambda a: b * a, lambda a: b / a, lambda a: b // a, lambda a: b % a,
+        lambda a: b.T @ a, lambda a: b < a, lambda a: b <= a, lambda a: b > a, lambda a: b >= a, lambda a: b == a,
+        lambda a: b != a, lambda a: two * a, lambda a: two - a, lambda a: two / a, lambda a: two < a,
         lambda a: two**a,
     )):
         g.output(f"y{i}", operate(v))
