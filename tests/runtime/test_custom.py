@@ -217,7 +217,7 @@ def test_registering_again_and_forgetting():
         ({"name": "input"}, "must not be that of a built-in op"),
         ({"name": "a b"}, "words joined by dots"),
         ({"name": ""}, "words joined by dots"),
-        ({"inputs": "x"}, "inputs must be names"),
+        ({"inputs": "x"}, "inputs must be a sequence of names"),
         ({"inputs": ("x*", "y")}, "only the last"),
         ({"inputs": ("x", "x?")}, "names of operands must differ"),
         ({"reference": None}, "the reference must be callable"),
