@@ -156,7 +156,7 @@ def test_r69_requantising_keeps_bits_above_24(every_way):
     assert got.item() == 100
 
 
-def test_a17_r_76_blocks_must_divide():
+def test_r76_blocks_must_divide():
     g = rlx.Graph("g")
     with pytest.raises(rlx.GraphError, match="block"):
         ops.dequantize_linear(g.input("x", (4, 10), rlx.i8), g.input("s", (4, 2), rlx.f32), axis=1, block_size=4)

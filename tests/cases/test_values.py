@@ -199,6 +199,23 @@ def test_r46_r65_sampling_and_top_k_are_defined():
     assert rlx.compile(g).run({"l": logits})["y"].item() == 1
 
 
+def test_r46_the_rules_of_sampling():
+    """Ties at the cut do not widen it, what has no probability is never drawn, NaN is an error, 0 is greedy."""
+    rows = 2000
+    g = rlx.Graph("rules")
+    x = g.input("x", (rows, 5), rlx.f32)
+    rules = {"two": {"top_k": 2}, "any": {}, "cold": {"temperature": 1e-6}, "zero": {"temperature": 0.0}}
+    for name, more in rules.items():
+        g.output(name, ops.sample(x, **more))
+    exe = rlx.compile(g)
+    logits = np.tile(f32(-np.inf, 3, 3, 3, -np.inf), (rows, 1))
+    out = {k: set(v.tolist()) for k, v in exe.run({"x": logits}).items()}
+    assert out["two"] == {1, 2} and out["any"] == {1, 2, 3} == out["cold"] and out["zero"] == {1}
+    logits[rows // 2, 4] = NAN
+    with pytest.raises(rlx.ExecutionError, match="sample"):
+        exe.run({"x": logits})
+
+
 def test_r48_gelu_folds_to_what_it_runs(every_way):
     assert every_way(ops.gelu, f32(1))[0] == pytest.approx(0.8413447, abs=1e-7)
     assert every_way(ops.gelu_tanh, f32(1))[0] == pytest.approx(0.8411920, abs=1e-7)
@@ -247,6 +264,19 @@ def test_r62_every_sample_of_a_batch(every_way, batch):
         got = every_way(build, x)
         for row in got:
             np.testing.assert_array_equal(row, got[0])
+    rng = np.random.default_rng(1)
+    angle = rng.standard_normal((1, 3, 1)).astype(np.float32)
+    w, mask = rng.standard_normal((2, 4, 3, 3)).astype(np.float32), rng.random((1, 1, 3, 3)) < 0.7
+    for build, others in (
+        (lambda x, c, s: ops.rotary_embedding(x, c, s, rotary_dim=2), (np.cos(angle), np.sin(angle))),
+        (lambda x, m: ops.attention(x, x, x, m), (mask,)), (ops.conv, (w,)), (lambda x: ops.cumsum(x, axis=2), ()),
+        (lambda x: ops.topk(x, k=2, axis=1)[0], ()), (ops.layer_norm, ()), (lambda x: ops.lrn(x, size=3), ()),
+        (lambda x: ops.reduce_log_sum_exp(x, axes=(1, 3)), ()), (lambda x: ops.softmax(x, axis=1), ()),
+        (lambda x, m: x @ m[0], (w,)),
+    ):
+        rows = every_way(build, x, *others, rtol=1e-6)
+        for row in rows:
+            np.testing.assert_array_equal(row, rows[0])
 
 
 def test_r63_partial_rotation_at_several_positions(every_way):
@@ -271,8 +301,22 @@ def test_r73_chains_of_any_length(every_way):
 
 def test_r74_r75_real_transforms_of_batches(every_way):
     x = np.random.default_rng(0).standard_normal((3, 8))
+    np.testing.assert_array_equal(every_way(lambda x: ops.expand(x, shape=(2, 3, 8)), x),  # no plain copy
+                                  np.broadcast_to(x, (2, 3, 8)))
+    nyquist = every_way(lambda x: ops.rfft(x), np.tile([1.0, -1.0], (2, 4)))  # has its sign
+    np.testing.assert_allclose(nyquist, [[0, 0, 0, 0, 8]] * 2, atol=1e-12)
     np.testing.assert_allclose(every_way(lambda x: ops.rfft(x), x), np.fft.rfft(x), atol=1e-12)
     np.testing.assert_allclose(every_way(lambda x: ops.irfft(ops.rfft(x)), x), x, atol=1e-12)
+
+
+def test_r91_every_rounding_to_halves_is_real(every_way):
+    x = f32(2049, 1 / 3, 65504, 1e-9)
+    got = every_way(lambda x: ops.cast(ops.cast(x, dtype=rlx.f16), dtype=rlx.f32), x)
+    assert got.tolist() == [2048, 0.333251953125, 65504, 0]
+    chain = every_way(lambda x: (ops.cast(x, dtype=rlx.f16) + 1.0) - 1.0, x)  # rounded behind each node
+    want = (x.astype(np.float16) + np.float16(1)) - np.float16(1)
+    assert chain.dtype == np.float16
+    np.testing.assert_array_equal(chain, want)
 
 
 def test_r91_a_sum_of_halves_is_rounded_once(every_way):

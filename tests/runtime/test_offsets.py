@@ -41,7 +41,7 @@ def test_random_lifetimes(seed: int) -> None:
     assert pack(spans) == (offsets, top)  # always the same
 
 
-def test_random_lifetimes_come_close_to_the_bound() -> None:
+def test_r82_random_lifetimes_come_close_to_the_bound() -> None:
     ratios = [pack(s)[1] / lower_bound(s) for s in (random_spans(seed, 50) for seed in range(60))]
     assert sum(ratios) / len(ratios) < 1.02
     assert max(ratios) < 1.1
@@ -64,7 +64,7 @@ def test_bounds_are_exact_on_lifetimes_that_touch() -> None:
     assert lower_bound([]) == 0
 
 
-def test_time_is_near_linear() -> None:
+def test_r82_time_is_near_linear() -> None:
     """Four times the blocks take well below sixteen times as long."""
     def seconds(n: int) -> float:
         draw = random.Random(n)

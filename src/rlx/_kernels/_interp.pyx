@@ -414,6 +414,10 @@ cdef class RunState:
         self.state.counter = 0
         self.state.backend = backend
 
+    def rewind(self, uint64_t counter):
+        """Go back to a number that `counter` gave, after a run in parts that failed."""
+        self.state.counter = counter
+
     @property
     def seed(self):
         """Seed of all streams."""
@@ -788,7 +792,8 @@ cdef class Executor:
             rlx_pool_leave(granted)
         if tries and status == RLX_OK and (granted > 1 or split_ns == 0):
             program.learn(choice, rlx_now_ns() - began)
-        state.state.counter += 1
+        if status == RLX_OK:  # a run that failed has not been: the next one draws its numbers
+            state.state.counter += 1
         return status
 
     cdef object failure(self, int status):

@@ -206,10 +206,7 @@ class PlannedModel(Stateful, LifeCycle):
                 return self._run(inputs, threads, out)
             if type(executor) is not _interp.Executor:
                 if type(executor) is Route:
-                    found = None
-                    if out is None:
-                        found = executor.run(inputs, 0 if threads is None else check_threads(threads))
-                    return self._run(inputs, threads, out) if found is None else found
+                    return self._run_route(executor, inputs, threads, out)
                 executor = executor.pick(inputs)
         except (KeyError, AttributeError, TypeError):
             executor = None
@@ -219,6 +216,17 @@ class PlannedModel(Stateful, LifeCycle):
             threads = check_threads(threads)
         outputs: _interp.Outputs = executor.run(inputs if type(inputs) is dict else dict(inputs), threads or 0, out)
         return outputs
+
+    def _run_route(
+        self, route: Route, inputs: Mapping[str, Any], threads: int | None, out: Any
+    ) -> _interp.Outputs:
+        before = self._core.rng.counter
+        try:
+            found = None if out is not None else route.run(inputs, 0 if threads is None else check_threads(threads))
+            return self._run(inputs, threads, out) if found is None else found
+        except BaseException:
+            self._core.rng.rewind(before)  # its first steps may have drawn
+            raise
 
     def _run(self, inputs: Mapping[str, Any], threads: int | None, out: Any) -> _interp.Outputs:
         if self._options.busy == "wait":
@@ -237,10 +245,15 @@ class PlannedModel(Stateful, LifeCycle):
         if executor is not None:
             given = {n: v for n, v in zip(self._inputs, values, strict=True) if v is not ABSENT}
             return executor.run(given, threads or 0, out)
-        results = self._core.results(root, list(values), threads or 0)
-        self._whole(root, values)
-        if out is not None:
-            results = self._copy_out(results, out)
+        before = self._core.rng.counter
+        try:
+            results = self._core.results(root, list(values), threads or 0)
+            self._whole(root, values)
+            if out is not None:
+                results = self._copy_out(results, out)
+        except BaseException:
+            self._core.rng.rewind(before)
+            raise
         return _interp.Outputs(tuple(results), self._index)
 
     def _whole(self, root: Step, values: list[Any]) -> _interp.Executor | None:
@@ -310,19 +323,23 @@ class PlannedModel(Stateful, LifeCycle):
         if type(executor) is _interp.Executor:
             return handles.run(executor, given, threads or 0, out)
         if type(executor) is Route and out is None and threads is None:
-            results = executor.run(given)
-            if results is not None:
-                handles.adopt(results, False)
-                return results
+            return self._run_in_steps(handles, inputs, None, None, executor)
         return self._run_in_steps(handles, inputs, threads, out)
 
     def _run_in_steps(
-        self, handles: "Handles", inputs: Mapping[str, Any], threads: int | None, out: Any
+        self, handles: "Handles", inputs: Mapping[str, Any], threads: int | None, out: Any, route: Route | None = None
     ) -> _interp.Outputs:
         """Run by the plan, whose steps make their own arrays."""
         given = handles.feed(inputs if type(inputs) is dict else dict(inputs))
-        results = self._run_bound(self._bind(given, handles.origins(inputs)), threads, out)
-        handles.adopt(results, out is not None)
+        before = self._core.rng.counter
+        try:
+            results = None if route is None else route.run(given)
+            if results is None:
+                results = self._run_bound(self._bind(given, handles.origins(inputs)), threads, out)
+            handles.adopt(results, out is not None)
+        except BaseException:
+            self._core.rng.rewind(before)  # its first steps may have drawn
+            raise
         return results
 
     def _copy_out(self, results: list[Any], out: Any) -> list[Any]:

@@ -134,6 +134,11 @@ class Staged:
         for stage in (self.first, *self.later.values()):
             stage.set_state(state)
 
+    @property
+    def state(self) -> _interp.RunState:
+        """What random ops draw from, in every stage."""
+        return self.first.executor.state
+
     def cancel(self) -> None:
         """Stop a run in progress."""
         for stage in (self.first, *self.later.values()):
@@ -150,6 +155,15 @@ class Staged:
 
     def run(self, inputs: dict[str, Any], threads: int, out: Any) -> _interp.Outputs:
         """Run all stages; `out` arrays are filled at the end."""
+        state = self.state
+        before = state.counter
+        try:
+            return self._run(inputs, threads, out)
+        except BaseException:
+            state.rewind(before)
+            raise
+
+    def _run(self, inputs: dict[str, Any], threads: int, out: Any) -> _interp.Outputs:
         self._check(self.first, inputs)
         results = self.first.executor.run(inputs, threads, None)
         sizes = {symbol: int(results[label].reshape(-1)[i]) for symbol, label, i in self.cut.sizes}

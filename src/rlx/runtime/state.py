@@ -344,8 +344,13 @@ class Handles:
         The others go to `out`, or to the arrays of `kept`.
         """
         if not isinstance(executor, _interp.Executor):
+            before = executor.state.counter
             results = executor.run(given, threads, out)
-            self.adopt(results, out is not None)
+            try:
+                self.adopt(results, out is not None)
+            except BaseException:
+                executor.state.rewind(before)
+                raise
             return results
         wiring = executor.wiring
         if wiring is None or wiring.links is not self.links:
