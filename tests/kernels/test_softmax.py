@@ -82,3 +82,27 @@ def test_in_place(level):
     want = run("softmax", "f32", x, level)
     call_kernel("softmax.f32", [x, x], {"outer": 3, "n": 50, "inner": 1}, extent=3, level=level)
     assert x.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("op", ["softmax", "log_softmax", "log_sum_exp"])
+@pytest.mark.parametrize("name", TYPES)
+def test_every_width(op, name, level, guarded):
+    """Rows of any number of vectors, alone and beside others, give the same bits."""
+    for n in [*range(1, 40), 48, 49, 63, 64, 65, 80, 96, 100, 112, 113, 127, 128, 129, 144, 145, 160, 177, 200, 257]:
+        x = guarded((RNG.standard_normal((4, n, 1)) * 3).astype(TYPES[name]))
+        got, want = run(op, name, x, level), reference(op, x)
+        eps = np.finfo(x.dtype).eps
+        np.testing.assert_allclose(got, want.astype(x.dtype), rtol=28 * eps, atol=8 * eps if op != "softmax" else 0)
+        for row in range(4):
+            assert run(op, name, x[row:row + 1].copy(), level).tobytes() == got[row:row + 1].tobytes()
+
+
+def test_denormal_results_are_rounded_once(level):
+    """Terms of a row go down to the smallest denormal, then to 0."""
+    for n in (3, 20, 200):
+        x = np.zeros((1, n, 1), np.float32)
+        x[0, 1:, 0] = np.linspace(-86, -106, n - 1)
+        got = run("softmax", "f32", x, level)[0, :, 0]
+        want = reference("softmax", x)[0, :, 0]
+        spacing = np.maximum(np.spacing(want.astype(np.float32)), np.float32(2.0**-149))
+        assert (np.abs(got - want) <= np.where(want < 2.0**-130, 0.55, 2.0) * spacing).all()

@@ -13,9 +13,24 @@
  * widened into a sum of doubles; sums of doubles are compensated (Kahan). The
  * maximum ignores NaN, as the sum carries it into the whole row.
  *
- * Loops. inner == 1: a row at a time, three passes that stay in L1 (maximum;
- * exponential, stored, and sum; scale). inner > 1: one register of columns at a
- * time down the axis, so a lane does the same whatever the cut of the range.
+ * Terms. exp(d) of d = x - maximum <= 0 is made UNIT times too large, so that no term of
+ * a result above 0 is denormal, and the factor that normalises takes UNIT off again: a
+ * denormal result is rounded once. Terms that end as 0 are masked: an underflow costs a
+ * microcode assist, which would make a row of -inf thirty times slower. In f32
+ * exp(d) = 2^(j/16) 2^k (1 + m) with a table of 16 in one register (AVX2: of 8),
+ * whose entries hold UNIT and take off what the shift of the whole number leaves of j;
+ * so 2^k costs a shift and an addition, and m two terms after r: 12 instructions, the
+ * rounding, polynomial and scalef before it 16. Stages run over four vectors at once:
+ * a chain of one vector is 50 cycles long and fills the scheduler with waiting work.
+ *
+ * Loops. inner == 1: a row at a time in three passes that stay in L1 (maximum;
+ * exponential, stored, and sum; scale), of three rows at once: maximum of row i + 1,
+ * terms of row i, scale of row i - 1. The folds of a register to one number, the
+ * division and the logarithm take 30 cycles each, in which the other rows work. Rows of
+ * at most 8 vectors have their own loops. A part of a vector is kept aside as a
+ * whole one until it is scaled: what was stored in part cannot be read without a wait.
+ * inner > 1: one register of columns at a time down the axis, so a lane does the same
+ * whatever the cut of the range.
  */
 #include <math.h>
 
@@ -24,58 +39,91 @@
 
 enum { SOFTMAX, LOG_SOFTMAX, LOG_SUM_EXP };
 
-/* exp of x <= 0 (or NaN), denormal results included. What rounds to 0 is masked
- * before the last product: an underflow costs a microcode assist, which would
- * make a row of -inf thirty times slower. */
-RLX_INLINE vf vf_exp_down(vf x) {
+#define EACH _Pragma("GCC unroll 4") for (int k = 0; k < count; k++)
+
+#if defined(__AVX2__)
+/* 2^(j / TABLE) UNIT less j in the place where a whole number of 1 / TABLE has it */
 #if defined(__AVX512F__)
-    const __mmask16 keep = _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-104.0f), _CMP_NLT_UQ);
-    const vf k = (vf)_mm512_roundscale_ps((__m512)(x * vf_set(1.44269504088896341f)), 0);
-    vf r = x - k * vf_set(0.693145751953125f);
+enum { TABLE = 16, PLACE = 19 };
+static const int32_t vf_powers[TABLE] __attribute__((aligned(64))) = {
+    0x5f800000, 0x5f7daac3, 0x5f7b95c2, 0x5f79c3d3, 0x5f7837f0, 0x5f76f532, 0x5f75fed7, 0x5f75583f,
+    0x5f7504f3, 0x5f7508a4, 0x5f75672a, 0x5f76248c, 0x5f7744fd, 0x5f78ccdf, 0x5f7ac0c7, 0x5f7d257d};
 #else
-    const vf c = vf_max(vf_set(-105.0f), x);
-    const vf shifted = c * vf_set(1.44269504088896341f) + vf_set(12582912.0f);
-    const vf k = shifted - vf_set(12582912.0f);
-    vf r = c - k * vf_set(0.693145751953125f);
+enum { TABLE = 8, PLACE = 20 };
+static const int32_t vf_powers[TABLE] __attribute__((aligned(32))) = {
+    0x5f800000, 0x5f7b95c2, 0x5f7837f0, 0x5f75fed7, 0x5f7504f3, 0x5f75672a, 0x5f7744fd, 0x5f7ac0c7};
 #endif
-    r = r - k * vf_set(1.42860682030941723e-6f);
-    vf p = vf_set(0.00139517174f);
-    p = p * r + vf_set(0.00836959854f);
-    p = p * r + vf_set(0.0416661873f);
-    p = p * r + vf_set(0.166665122f);
-    p = p * r + vf_set(0.5f);
-    vf y = p * (r * r) + r + vf_set(1.0f);
+
+/* v = UNIT exp(v - top) for v <= top or NaN, of `count` <= 4 vectors */
+RLX_INLINE void vf_terms(vf *v, const int count, vf top) {
+    const vf magic = vf_set(12582912.0f);
+    const vi powers = *(const vi *)vf_powers;
+    vf k_[4], r[4], m[4], t[4];
+    vi s[4];
+    EACH v[k] = v[k] - top;
+    EACH s[k] = (vi)(v[k] * vf_set(TABLE * 1.44269504088896341f) + magic);
+    EACH k_[k] = (vf)s[k] - magic;
+    EACH r[k] = v[k] - k_[k] * vf_set(0x1.62e43p-1f / TABLE);
+    EACH r[k] = r[k] + k_[k] * vf_set(0x1.05c61p-29f / TABLE);
 #if defined(__AVX512F__)
-    return (vf)_mm512_maskz_scalef_ps(keep, (__m512)y, (__m512)k);
+    EACH m[k] = vf_set(0.16667046f) * r[k] + vf_set(0.5000162f);
+    EACH t[k] = (vf)(vi)_mm512_permutexvar_epi32((__m512i)s[k], (__m512i)powers);
 #else
-    /* 2^(k + 64) is normal; the last product rounds, once, if it must */
-    const vi bits = ((vi)shifted - (vi)vf_set(12582912.0f) + vi_set(127 + 64)) << 23;
-    y = (vf)((vi)y & ~(vi)(x < vf_set(-104.0f)));
-    return y * (vf)bits * vf_set(0x1p-64f);
+    EACH m[k] = vf_set(0.041670635f) * r[k] + vf_set(0.16668028f);
+    EACH m[k] = m[k] * r[k] + vf_set(0.5f);
+    EACH t[k] = (vf)(vi)_mm256_permutevar8x32_epi32((__m256i)powers, (__m256i)s[k]);
+#endif
+    EACH m[k] = m[k] * (r[k] * r[k]) + r[k];
+    EACH t[k] = (vf)((vi)t[k] + (s[k] << PLACE));
+#if defined(__AVX512F__)
+    EACH v[k] = (vf)_mm512_maskz_fmadd_ps(_mm512_cmp_ps_mask((__m512)v[k], _mm512_set1_ps(-104.0f), _CMP_NLT_UQ),
+                                          (__m512)t[k], (__m512)m[k], (__m512)t[k]);
+#else
+    EACH m[k] = t[k] * m[k] + t[k]; /* NaN where v is -inf */
+    EACH v[k] = (vf)((vi)m[k] & ~(vi)(v[k] < vf_set(-104.0f)));
 #endif
 }
+#else
+RLX_INLINE void vf_terms(vf *v, const int count, vf top) {
+    const vf magic = vf_set(12582912.0f);
+    for (int k = 0; k < count; k++) {
+        const vf d = v[k] - top, c = vf_max(vf_set(-105.0f), d);
+        const vf shifted = c * vf_set(1.44269504088896341f) + magic, whole = shifted - magic;
+        const vf r = (c - whole * vf_set(0.693145751953125f)) - whole * vf_set(1.42860682030941723e-6f);
+        vf p = vf_set(0.00139517174f);
+        p = p * r + vf_set(0.00836959854f);
+        p = p * r + vf_set(0.0416661873f);
+        p = p * r + vf_set(0.166665122f);
+        p = p * r + vf_set(0.5f);
+        const vf y = p * (r * r) + r + vf_set(1.0f);
+        const vi bits = ((vi)shifted - (vi)magic + vi_set(127 + 64)) << 23;
+        v[k] = (vf)((vi)y & ~(vi)(d < vf_set(-104.0f))) * (vf)bits;
+    }
+}
+#endif
 
-RLX_INLINE vd vd_exp_down(vd x) {
-    const vd c = vd_max(vd_set(-746.0), x);
-    vl k;
-    const vd kf = vd_round_small(c * vd_set(1.4426950408889634074), &k);
-    vd r = c - kf * vd_set(6.93147180369123816490e-01);
-    r = r - kf * vd_set(1.90821492927058770002e-10);
-    vd p = vd_set(1.0 / 6227020800.0);
-    p = p * r + vd_set(1.0 / 479001600.0);
-    p = p * r + vd_set(1.0 / 39916800.0);
-    p = p * r + vd_set(1.0 / 3628800.0);
-    p = p * r + vd_set(1.0 / 362880.0);
-    p = p * r + vd_set(1.0 / 40320.0);
-    p = p * r + vd_set(1.0 / 5040.0);
-    p = p * r + vd_set(1.0 / 720.0);
-    p = p * r + vd_set(1.0 / 120.0);
-    p = p * r + vd_set(1.0 / 24.0);
-    p = p * r + vd_set(1.0 / 6.0);
-    p = p * r + vd_set(0.5);
-    vd y = p * (r * r) + r + vd_set(1.0);
-    y = (vd)((vl)y & ~(vl)(x < vd_set(-745.2)));
-    return y * (vd)((k + (1023 + 512)) << 52) * vd_set(0x1p-512);
+RLX_INLINE void vd_terms(vd *v, const int count, vd top) {
+    EACH {
+        const vd d = v[k] - top, c = vd_max(vd_set(-746.0), d);
+        vl n;
+        const vd whole = vd_round_small(c * vd_set(1.4426950408889634074), &n);
+        vd r = c - whole * vd_set(6.93147180369123816490e-01);
+        r = r - whole * vd_set(1.90821492927058770002e-10);
+        vd p = vd_set(1.0 / 6227020800.0);
+        p = p * r + vd_set(1.0 / 479001600.0);
+        p = p * r + vd_set(1.0 / 39916800.0);
+        p = p * r + vd_set(1.0 / 3628800.0);
+        p = p * r + vd_set(1.0 / 362880.0);
+        p = p * r + vd_set(1.0 / 40320.0);
+        p = p * r + vd_set(1.0 / 5040.0);
+        p = p * r + vd_set(1.0 / 720.0);
+        p = p * r + vd_set(1.0 / 120.0);
+        p = p * r + vd_set(1.0 / 24.0);
+        p = p * r + vd_set(1.0 / 6.0);
+        p = p * r + vd_set(0.5);
+        const vd y = p * (r * r) + r + vd_set(1.0);
+        v[k] = (vd)((vl)y & ~(vl)(d < vd_set(-745.2))) * (vd)((n + (1023 + 512)) << 52);
+    }
 }
 
 #define T float
@@ -83,18 +131,21 @@ RLX_INLINE vd vd_exp_down(vd x) {
 #define VN VF
 #define FN(name) name##_f32
 #define V_(name) vf_##name
+#define UNIT 0x1p64
 #include "softmax.inc"
 #undef T
 #undef V
 #undef VN
 #undef FN
 #undef V_
+#undef UNIT
 
 #define T double
 #define V vd
 #define VN VD
 #define FN(name) name##_f64
 #define V_(name) vd_##name
+#define UNIT 0x1p512
 #include "softmax.inc"
 
 #define ROWS(TN)                                                        \
