@@ -81,7 +81,8 @@ def _evaluator(options: CompileOptions) -> Evaluate:
     """Compiles and runs a graph without inputs: constants are folded by the kernels that run at run time."""
 
     def evaluate(part: Graph) -> dict[str, Array]:
-        return run_once(compile_static(part, CompileOptions(threads=1, optimize=False, isa=options.isa)), {})
+        return run_once(compile_static(part, CompileOptions(threads=1, optimize=False, isa=options.isa,
+                                                          denormals=options.denormals)), {})
 
     return evaluate
 
@@ -99,7 +100,9 @@ def lower_calls(graph: Graph, options: CompileOptions) -> tuple[Program, KernelT
     rules.load()
     context = Context(graph, threads, lambda name: name in table.kernels, options.isa,
                       lambda body: optimise(body, options)[0])
-    return context.lower(), table
+    program = context.lower()
+    program.zero_denormals = options.denormals == "zero"
+    return program, table
 
 
 def lower(graph: Graph, options: CompileOptions) -> tuple[Program, KernelTable]:

@@ -44,6 +44,7 @@ VARIABLES: Mapping[str, Variable] = {
     "RLX_DISABLE": Variable("names", "none", "Passes to leave out, separated by commas.", "disable"),
     "RLX_PRECISION": Variable("text", "f32", "What is rounded to half precision: `f16`, `bf16`, or the name of a"
                               " preset.", "precision"),
+    "RLX_DENORMALS": Variable("keep|zero", "keep", "What denormal numbers are within a run.", "denormals"),
     "RLX_BUSY": Variable("raise|wait", "raise", "What a second concurrent call does.", "busy"),
     "RLX_POISON": Variable("flag", "0", "1 fills scratch with 0xA5 before every run.", "poison"),
     "RLX_CHECK": Variable("flag", "0", "1 verifies the graph after every pass, and every memory plan.", "check"),

@@ -63,6 +63,10 @@ class CompileOptions:
     nan_check : bool
         Before every run, run the graph node by node and raise at the first node whose result has a NaN or
         an infinity that its operands do not have. Slow; costs nothing when it is off.
+    denormals : str
+        `keep`, or `zero`: operands and results of arithmetic below 1.2e-38 (f64: 2.2e-308) count as 0 within a run.
+        Processors take a hundred times as long for such numbers; a model whose weights or values
+        decay into them becomes faster, and rounds differently there. The caller's own mode does not change.
     busy : str
         What a second concurrent call does: `raise` or `wait`.
     rng : RngOptions
@@ -84,6 +88,7 @@ class CompileOptions:
     poison: bool = field(default_factory=lambda: bool(config.default("RLX_POISON", False)))
     check: bool = field(default_factory=lambda: bool(config.default("RLX_CHECK", False)))
     nan_check: bool = field(default_factory=lambda: bool(config.default("RLX_NAN_CHECK", False)))
+    denormals: str = field(default_factory=lambda: str(config.default("RLX_DENORMALS", "keep")))
     busy: str = field(default_factory=lambda: str(config.default("RLX_BUSY", "raise")))
     rng: RngOptions = RngOptions()
     isa: str | None = None
@@ -107,6 +112,8 @@ class CompileOptions:
             for name, size in sizes.items():
                 if isinstance(size, bool) or not isinstance(size, int) or size < least:
                     raise ConfigError(f"CompileOptions.{what}: {name!r} must be an int >= {least}, got {size!r}")
+        if self.denormals not in ("keep", "zero"):
+            raise ConfigError(f"CompileOptions.denormals: must be 'keep' or 'zero', got {self.denormals!r}")
         if self.busy not in ("raise", "wait"):
             raise ConfigError(f"CompileOptions.busy: must be 'raise' or 'wait', got {self.busy!r}")
         if self.isa is not None and self.isa not in LEVELS:

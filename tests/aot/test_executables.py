@@ -250,7 +250,7 @@ def test_the_format_knows_every_field_of_a_program() -> None:
 
     known = {
         "Program": {"calls", "buffers", "inputs", "outputs", "weights", "nodes", "arena_bytes", "live_bound",
-                    "max_threads"} | {"names"},  # which values lie where, for tests of lowering
+                    "max_threads", "zero_denormals"} | {"names"},  # which values lie where, for tests of lowering
         "Call": {"kernel", "args", "attrs", "extent", "grain", "cost", "node", "inplace", "phases"},
         "Arg": {"role", "operand", "nbytes"},
         "Operand": {"buffer", "offset"},

@@ -24,6 +24,7 @@ BAD = {
     "RLX_OPTIMIZE": ["2", "maybe"],
     "RLX_DISABLE": [",", "simplify,,"],
     "RLX_BUSY": ["block", "1"],
+    "RLX_DENORMALS": ["flush", "0"],
     "RLX_POISON": ["2", "yes"],
     "RLX_CHECK": ["all"],
     "RLX_NAN_CHECK": ["-1"],
@@ -53,7 +54,8 @@ def test_r81_bad_defaults_of_options_are_told_when_options_are_made(name: str, m
 @pytest.mark.parametrize(("name", "text", "field", "value"), [
     ("RLX_OPTIMIZE", "0", "optimize", False), ("RLX_OPTIMIZE", "1", "optimize", True),
     ("RLX_DISABLE", "simplify, fuse-norm", "disable", ("simplify", "fuse-norm")),
-    ("RLX_BUSY", "wait", "busy", "wait"), ("RLX_POISON", "1", "poison", True), ("RLX_CHECK", "1", "check", True),
+    ("RLX_BUSY", "wait", "busy", "wait"), ("RLX_DENORMALS", "zero", "denormals", "zero"),
+    ("RLX_POISON", "1", "poison", True), ("RLX_CHECK", "1", "check", True),
     ("RLX_NAN_CHECK", "1", "nan_check", True),
 ])
 def test_the_environment_gives_defaults_and_options_decide(

@@ -94,6 +94,7 @@ class Executor:
     guard: Guard
     state: RunState
     limit: int
+    zero_denormals: bool
     source: Any
     wiring: Any
     @property

@@ -40,6 +40,10 @@ cdef extern from "run_frame.h" nogil:
         void **keepers
         void **raised
 
+cdef extern from "fp_mode.h" nogil:
+    unsigned rlx_fp_enter(int zero)
+    void rlx_fp_set(unsigned mode)
+
 cdef extern from "pool.h" nogil:
     int rlx_pool_enter(int n)
     void rlx_pool_leave(int granted)
@@ -517,6 +521,7 @@ cdef class Executor:
     cdef public object spent
     cdef public RunState state
     cdef public int limit  # threads that scratch has room for
+    cdef public bint zero_denormals  # denormal operands and results are 0
     cdef public object source  # the planned program
     cdef public object wiring  # what linked outputs mean for it
 
@@ -555,6 +560,7 @@ cdef class Executor:
         self.cancel_flag = 0
         self.spent = None
         self.limit = 64
+        self.zero_denormals = False
         self.state = RunState()
 
     def __dealloc__(self):
@@ -757,6 +763,8 @@ cdef class Executor:
         cdef rlx_run_frame run
         cdef rlx_frame *frame = &run.frame
         cdef int granted, status
+        cdef unsigned fp_mode
+        cdef int zero = self.zero_denormals
         cdef int64_t since = 0
         cdef bint parallel = self.program.parallel
         cdef int64_t *spent = NULL
@@ -783,6 +791,7 @@ cdef class Executor:
         with nogil:
             if tries:
                 began = rlx_now_ns()
+            fp_mode = rlx_fp_enter(zero)
             granted = rlx_pool_enter(min(threads, self.limit) if parallel and split_ns else 1)
             frame.n_threads = granted
             if spent != NULL:
@@ -790,6 +799,7 @@ cdef class Executor:
             else:
                 status = execute(&self.program.plan, frame, granted, split_ns)
             rlx_pool_leave(granted)
+            rlx_fp_set(fp_mode)
         if tries and status == RLX_OK and (granted > 1 or split_ns == 0):
             program.learn(choice, rlx_now_ns() - began)
         if status == RLX_OK:  # a run that failed has not been: the next one draws its numbers

@@ -169,6 +169,7 @@ class LoadedVariant:
             helper = _Later(lambda: helper_of(file, number))
             self.executor = _interp.Executor(self.linked, ports[:n], ports[n:], helper, threads)
             self.executor.limit = table.threads
+            self.executor.zero_denormals = bool(table.zero_denormals)
             self.executor.source = _Later(lambda: file.compiled(number).program)
             if state is not None:
                 self.executor.state = state

@@ -99,7 +99,7 @@ class Reader:
                 buffer.source = weights[buffer.slot - table.weight_slot(0)]
         return Program(calls, buffers, [_port(p) for p in table.inputs], [_port(p) for p in table.outputs], weights,
                        [NodeInfo(str(n), str(o), str(at)) for n, o, at in detail["nodes"]], table.arena, table.live,
-                       table.threads)
+                       table.threads, bool(table.zero_denormals))
 
 
 def _port(port: tuple[str, str, tuple[int, ...]]) -> Port:

@@ -139,7 +139,8 @@ class Writer:
             "weight_nbytes": [w.nbytes for w in program.weights],
             "weight_param": [-1 if w.param is None else self._number(self.params, w.param) for w in program.weights],
             "weight_transform": [self.transform(w.transform) for w in program.weights],
-            "scalars": [program.arena_bytes, program.live_bound, program.max_threads],
+            "scalars": [program.arena_bytes, program.live_bound, program.max_threads,
+                        int(program.zero_denormals)],
         }
         self.programs.append({
             "columns": [self._column(columns[k]) for k in COLUMNS],
@@ -177,9 +178,9 @@ class Table:
             self.columns[key] = words[at : at + n]
         self.inputs = [(_text(n), _text(d), tuple(s)) for n, d, s in spec["inputs"]]
         self.outputs = [(_text(n), _text(d), tuple(s)) for n, d, s in spec["outputs"]]
-        if len(self.columns["scalars"]) != 3:
-            raise FormatError(f"{name}: a program must have 3 scalars, got {len(self.columns['scalars'])}")
-        self.arena, self.live, self.threads = self.columns["scalars"].tolist()
+        if len(self.columns["scalars"]) != 4:
+            raise FormatError(f"{name}: a program must have 4 scalars, got {len(self.columns['scalars'])}")
+        self.arena, self.live, self.threads, self.zero_denormals = self.columns["scalars"].tolist()
         self.n_slots = 1 + len(self.inputs) + len(self.outputs) + len(self.columns["weight_nbytes"])
 
     def __getitem__(self, key: str) -> Words:

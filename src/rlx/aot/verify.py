@@ -68,6 +68,7 @@ def verify(table: Table, linker: Linker, number: int) -> None:
     _within(table["phases"], 1, 1 << 31, table, "phases")
     _require((table["extent"] % table["phases"] == 0).all(), table, "phases must be equal parts of the extent")
     _require(1 <= table.threads <= 64, table, f"threads must be in [1, 64], got {table.threads}")
+    _require(table.zero_denormals in (0, 1), table, f"zero_denormals must be 0 or 1, got {table.zero_denormals}")
     _starts(table["attr_start"], n, len(table["words"]), table)
     _starts(table["arg_start"], n, m, table)
     _buffers(table)

@@ -29,6 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("-d", "--dim", action="append", default=[], metavar="NAME=N",
                         help="value of a named or open size (default: 1)")
     common.add_argument("-t", "--threads", type=int, metavar="N", help="threads of a run (default: all processors)")
+    common.add_argument("--denormals", choices=("keep", "zero"), help="what denormal numbers are (default: keep)")
     common.add_argument("--json", action="store_true", help="print JSON instead of tables")
     common.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
 

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -67,6 +67,8 @@ def step(what: str, quiet: bool) -> Iterator[None]:
 
 def open_session(options: argparse.Namespace, compiling: CompileOptions | None = None) -> Session:
     """Load the model that the command line names, make its inputs, run it once."""
+    if options.denormals is not None:
+        compiling = replace(compiling or CompileOptions(), denormals=options.denormals)
     with step(f"loading {options.model.name}", options.quiet):
         model = load(options.model, threads=options.threads, options=compiling)
     inputs, guessed = make_inputs(model.signature.inputs, options.input, options.dim, options.quiet)

@@ -221,6 +221,7 @@ class Program:
     arena_bytes: int = 0
     live_bound: int = 0
     max_threads: int = 1
+    zero_denormals: bool = False
     names: dict[str, Operand] = field(default_factory=dict)
 
     @property

@@ -124,4 +124,5 @@ def active_options(options: Any) -> dict[str, str]:
 
 # Of the options whose defaults the environment gives.
 BUILT_IN: dict[str, Any] = {"threads": None, "isa": None, "optimize": True, "disable": (), "precision": "f32",
-                            "busy": "raise", "poison": False, "check": False, "nan_check": False}
+                            "busy": "raise", "denormals": "keep", "poison": False, "check": False,
+                            "nan_check": False}

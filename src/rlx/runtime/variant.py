@@ -109,6 +109,7 @@ class Variant:
         self.helper = Helper(program.inputs, program.outputs, program.nodes, name, wide)
         self.executor = _interp.Executor(self.linked, ins, outs, self.helper, threads)
         self.executor.limit = program.max_threads
+        self.executor.zero_denormals = program.zero_denormals
         self.executor.source = program
         if state is not None:
             self.executor.state = state

@@ -23,6 +23,7 @@
 #include "yield_core.h"
 #include <string.h>
 #include "abi.h"
+#include "fp_mode.h"
 
 #define RLX_MAX_THREADS 64
 /* A sleeping worker is woken in 5 to 50 us: spin a few times that within a run. */
@@ -48,6 +49,7 @@ typedef struct rlx_pool {
     /* the job */
     const rlx_thunk *thunk;
     const rlx_frame *frame;
+    unsigned fp_mode;          /* of the run */
     int64_t first, end;        /* items of the job */
     int64_t unit;              /* what is handed out, a multiple of the grain */
     uint32_t least;            /* units of the smallest chunk */
@@ -145,6 +147,7 @@ static void rlx_pool_join(rlx_pool *p, rlx_seat *seat, int index) {
     rlx_error error = {0};
     mine.tid = index + 1;
     mine.error = &error;
+    rlx_fp_set(p->fp_mode);
     seat->cpu = sched_getcpu();
     atomic_store_explicit(&seat->working, 1, memory_order_release);
     rlx_pool_work(p, p->thunk, &mine, NULL);
@@ -253,6 +256,7 @@ static int rlx_pool_enter(int n) {
         pthread_mutex_unlock(&p->lock);
     }
     atomic_store(&p->seats[0].tid, rlx_gettid());
+    p->fp_mode = rlx_fp_get();
     atomic_fetch_add(&p->active, 1);
     return p->n_workers + 1 < n ? p->n_workers + 1 : n;
 }
