@@ -4,8 +4,8 @@ Kernels are chosen, and work is cut, by estimates in nanoseconds on one core. Th
 are here, with defaults for each ISA level that need no tuning; `rlx tune` measures this machine and
 writes a file that is read instead, if it was made on this processor model by this version.
 
-A figure never changes what a kernel sums in which order, except `winograd_*`, which choose between two
-algorithms that agree within the tolerance of a convolution.
+A figure never changes what a kernel sums in which order, except in a 3x3 convolution: `winograd_*`, `flops` and
+`read` choose between algorithms that agree within the tolerance of a convolution.
 """
 
 import contextlib
@@ -46,9 +46,9 @@ class Costs:
         A piece of a product, convolution or attention that one thread takes at a time.
     split_ns : float
         A call cheaper than this is not handed to a second thread.
-    winograd_channels, winograd_products, winograd_tiles : float
-        A 3x3 convolution has at least so many input and output channels, so large a product of both, and so many
-        tiles of 2x2 outputs, before transforms win.
+    winograd_channels, winograd_products : float
+        A 3x3 convolution has at least so many input and output channels, and so large a product of both, before
+        transforms win; `winograd_ns` and `conv3x3_ns` decide beyond.
     """
 
     flops: float
@@ -60,7 +60,6 @@ class Costs:
     split_ns: float = 20_000.0
     winograd_channels: float = 32.0
     winograd_products: float = 1024.0
-    winograd_tiles: float = 32.0
 
 
 DEFAULTS: dict[str, Costs] = {
@@ -73,7 +72,7 @@ DEFAULTS: dict[str, Costs] = {
 LIMITS: dict[str, tuple[float, float]] = {
     "flops": (0.1, 1e5), "macs_i8": (0.1, 1e6), "l2_block": (32 * 1024, 64 << 20), "read": (0.1, 1e4),
     "copy": (1e-4, 100.0), "task_ns": (200.0, 1e6), "split_ns": (200.0, 1e7), "winograd_channels": (4, 4096),
-    "winograd_products": (16, 1 << 24), "winograd_tiles": (1, 1 << 20),
+    "winograd_products": (16, 1 << 24),
 }  # fmt: skip
 
 
@@ -211,6 +210,41 @@ def using(level: str, **figures: float) -> Iterator[Costs]:
             del _USED[level]
         else:
             _USED[level] = before
+
+
+# What both transforms of a tile of side x side outputs take for one channel in and one out, counted as operations
+# that the product kernels do meanwhile (measured, see isa/winograd.c).
+_TRANSFORMS = {2: 110.0, 4: 260.0}
+WINOGRAD_SIDES = tuple(_TRANSFORMS)
+
+
+# Weights of a network that has many so large do not wait in the third cache from run to run, and stream in at this
+# part of `read`.
+_FAR_BYTES = 1 << 20
+_FAR = 0.35
+
+
+def product_ns(m: int, n: int, k: int, level: str | None = None, *, size: int = 4, near: float = 1.0) -> float:
+    """Estimate of a product [m, k] [k, n] of floats of `size` bytes: arithmetic or the read of the second operand,
+    at `near` of the usual rate, whichever takes longer."""
+    figures = of(level)
+    return max(0.5 * size * m * n * k / figures.flops, float(size) * n * k / (near * figures.read))
+
+
+def _near(c: int, oc: int) -> float:
+    return _FAR if 36 * c * oc > _FAR_BYTES else 1.0
+
+
+def conv3x3_ns(batch: int, height: int, width: int, c: int, oc: int, level: str | None = None) -> float:
+    """Estimate of a 3x3 convolution with stride 1 by direct sums; height, width: of the result."""
+    return 1.1 * product_ns(batch * height * width, oc, 9 * c, level, near=_near(c, oc))
+
+
+def winograd_ns(side: int, batch: int, height: int, width: int, c: int, oc: int, level: str | None = None) -> float:
+    """Estimate of the same by transforms of tiles of side x side outputs."""
+    tiles = batch * -(-height // side) * -(-width // side)
+    products = (side + 2) ** 2 * (product_ns(tiles, oc, c, level, near=_near(c, oc)) + 60.0)
+    return products + tiles * (c + oc) / 2 * _TRANSFORMS[side] / of(level).flops
 
 
 def report() -> list[str]:

@@ -227,12 +227,13 @@ def _winograd(
     nbytes: int,
 ) -> None:
     """3x3 with stride 1 by transforms; the weights are transformed and packed ahead."""
-    c, oc = shape.c, shape.oc
-    transformed = Transform("winograd_weights.f32", {"C": c, "OC": oc}, 64 * c * oc, oc, ("winograd_weights", c, oc))
-    pack = winograd.plan_pack(shape, ctx.isa)
-    kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, winograd.weight_bytes(shape, ctx.isa), pack.extent,
-                                      ("winograd", ctx.isa, c, oc), first=transformed))
-    plan = winograd.plan_conv(shape, ldo=row, clamp=clamp, steps=steps, level=ctx.isa)
+    c, oc, side = shape.c, shape.oc, winograd.best_side(shape, ctx.isa)
+    transformed = Transform("winograd_weights.f32", {"C": c, "OC": oc, "side": side}, 4 * (side + 2) ** 2 * c * oc, oc,
+                            ("winograd_weights", side, c, oc))
+    pack = winograd.plan_pack(shape, side, ctx.isa)
+    kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, winograd.weight_bytes(shape, side, ctx.isa),
+                                      pack.extent, ("winograd", side, ctx.isa, c, oc), first=transformed))
+    plan = winograd.plan_conv(shape, side, ldo=row, clamp=clamp, steps=steps, level=ctx.isa)
     size = shape.batch * math.prod(shape.in_) * c * 4
     ctx.call(
         plan.kernel,

@@ -162,9 +162,7 @@ def task_ns() -> float:
 
 def gemm_cost(m: int, n: int, k: int, batch: int, dtype: str, level: str) -> float:
     """Nanoseconds on one core: arithmetic or the read of B, whichever takes longer."""
-    size = ITEM_SIZE[dtype]
-    flops = m * n * k * (size * 0.5)
-    return batch * max(flops / costs.of(level).flops, size * n * k / costs.of(level).read) + 60
+    return batch * costs.product_ns(m, n, k, level, size=ITEM_SIZE[dtype]) + 60
 
 
 def k_block(k: int) -> int:

@@ -3,43 +3,68 @@
 import math
 from collections.abc import Sequence
 
+from rlx import costs
 from rlx.lower import gemm
 from rlx.lower.gemm import Plan, Step
 from rlx.lower.gemm_conv import ConvShape
 from rlx.lower.program import AttrValue
 
-_MOST_BYTES = 400 * 1024  # transformed inputs and products of a task
+
+def all_tiles(s: ConvShape, side: int) -> int:
+    """Tiles of side x side outputs."""
+    return s.batch * -(-s.out[1] // side) * -(-s.out[2] // side)
 
 
-def all_tiles(s: ConvShape) -> int:
-    """Tiles of 2x2 outputs."""
-    return s.batch * -(-s.out[1] // 2) * -(-s.out[2] // 2)
-
-
-def weight_bytes(s: ConvShape, level: str | None = None) -> int:
+def weight_bytes(s: ConvShape, side: int, level: str | None = None) -> int:
     """Bytes of the packed weights."""
-    return 16 * gemm.packed_bytes(s.c, s.oc, "f32", level)
+    return (side + 2) ** 2 * gemm.packed_bytes(s.c, s.oc, "f32", level)
 
 
-def plan_pack(s: ConvShape, level: str | None = None) -> Plan:
-    """Plan the packing of the transformed weights [16, C, OC]."""
-    return gemm.plan_pack(s.c, s.oc, groups=16, level=level)
+def plan_pack(s: ConvShape, side: int, level: str | None = None) -> Plan:
+    """Plan the packing of the transformed weights [(side + 2)^2, C, OC]."""
+    return gemm.plan_pack(s.c, s.oc, groups=(side + 2) ** 2, level=level)
+
+
+def cost(s: ConvShape, side: int, level: str | None = None) -> float:
+    """Nanoseconds on one core."""
+    return costs.winograd_ns(side, s.batch, s.out[1], s.out[2], s.c, s.oc, gemm.level_of("matmul.f32", level))
+
+
+def best_side(s: ConvShape, level: str | None = None) -> int:
+    """Outputs along the side of a tile, such that the convolution costs least."""
+    return min(costs.WINOGRAD_SIDES, key=lambda side: cost(s, side, level))
+
+
+def _blocks(s: ConvShape, side: int, ns: float, mr: int, nr: int) -> tuple[int, int]:
+    """Tiles and output channels of a task."""
+    total, components = all_tiles(s, side), (side + 2) ** 2
+    cache = gemm.l2_block(mr)
+    want = math.trunc(min(16, max(1, ns / gemm.task_ns())))
+    per_tile = 4 * components * (s.c + min(s.oc, 4 * nr))  # bytes of transformed inputs and products
+    fit = max(mr, cache // per_tile)
+    if 4 * components * s.c * s.oc <= cache:  # a row tile is enough to share a read of weights from the second cache
+        tiles = min(fit, math.ceil(total / want / mr) * mr)
+    else:  # from farther: as many as fit, and rather inputs from farther than more weights
+        tiles = max(fit, min(s.oc // 2, 2 * cache // per_tile))
+        want = min(want, 6)
+    parts = -(-total // min(total, tiles))
+    tiles = -(-total // parts)
+    parts = -(-total // tiles)
+    channels = min(s.oc, gemm.split(s.oc, want // parts, 2 * nr)) if want >= 2 * parts else s.oc
+    return tiles, channels
 
 
 def plan_conv(
-    s: ConvShape, *, ldi: int | None = None, ldo: int | None = None, clamp: tuple[float, float] | None = None,
-    steps: Sequence[Step] = (), level: str | None = None,
+    s: ConvShape, side: int, *, ldi: int | None = None, ldo: int | None = None,
+    clamp: tuple[float, float] | None = None, steps: Sequence[Step] = (), level: str | None = None,
 ) -> Plan:
     """Plan `conv_winograd.f32@nhwc`; arguments as in `gemm_conv.plan_conv`."""
-    total = all_tiles(s)
     mr, nr = gemm.panel("f32", level)
-    per_tile = 64 * (s.c + s.oc)
-    tiles = min(total, max(2 * mr, _MOST_BYTES // per_tile // mr * mr))
-    tiles = -(-total // -(-total // tiles))
-    work = -(-tiles * per_tile // 64) * 64
-    macs = total * 16.0 * s.c * max(s.oc, nr)
-    isa = gemm.level_of("matmul.f32", level)
-    cost = 2 * macs / {"baseline": 10.0, "avx2": 65.0, "avx512": 140.0}[isa] + total * (s.c + s.oc) * 1.0
+    ns = cost(s, side, level)
+    tiles, channels = _blocks(s, side, ns, mr, nr)
+    inputs = -(-tiles * s.c // 16) * 16 + 16
+    products = tiles * (-(-channels // 16) * 16) + 16
+    work = (side + 2) ** 2 * (inputs + products) * 4
     attrs: dict[str, AttrValue] = {
         "batch": s.batch,
         "C": s.c,
@@ -52,10 +77,12 @@ def plan_conv(
         "out_w": s.out[2],
         "pad_h": s.pads[1],
         "pad_w": s.pads[2],
+        "side": side,
         "tiles": tiles,
+        "channels": channels,
         "work_stride": work,
         **gemm.limits(clamp),
         "steps": gemm.encode_steps(steps),
     }
-    extent = -(-total // tiles)
-    return Plan("conv_winograd.f32@nhwc", attrs, extent, 1 if extent > 1 else 0, work, math.trunc(cost) + 100)
+    extent = -(-all_tiles(s, side) // tiles) * -(-s.oc // channels)
+    return Plan("conv_winograd.f32@nhwc", attrs, extent, 1 if extent > 1 else 0, work, math.trunc(ns) + 100)

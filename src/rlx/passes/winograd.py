@@ -1,7 +1,7 @@
 """3x3 convolutions with stride 1 by Winograd's minimal filtering, where that is faster.
 
 Fewer multiplications, formed from sums of inputs and of weights: a result differs from the direct sum by a
-few ulp of the largest terms of its 4x4 tile. Infinities and NaN stay where the direct sum has them.
+few ulp of the largest terms of its tile of 4x4 or 6x6 inputs. Infinities and NaN stay where the direct sum has them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,8 @@ from rlx.dtypes import f32
 from rlx.ir.graph import CONSTANT, PARAM, Graph, Node, Rewriter
 from rlx.ir.types import static_shape
 from rlx.ops.conv import geometry
+
+_GAIN = 0.8  # of the estimate for direct sums; a tie is not worth more weights
 
 
 def use_winograd(graph: Graph) -> Graph:
@@ -47,11 +49,9 @@ def takes(weights: Sequence[int], at: Mapping[str, Any], pixels: Sequence[int]) 
     g = geometry("conv", 2, at["strides"], at["pads"], at["dilations"], at["groups"])
     if g.strides != (1, 1) or g.dilations != (1, 1) or g.groups != 1:
         return False
-    batch, height, width = pixels
-    tiles = batch * -(-height // 2) * -(-width // 2)
     least = costs.of()  # below these the transforms cost what they save
-    return (
-        min(c, oc) >= least.winograd_channels
-        and c * oc >= least.winograd_products
-        and tiles >= least.winograd_tiles
-    )
+    if min(c, oc) < least.winograd_channels or c * oc < least.winograd_products:
+        return False
+    batch, height, width = pixels
+    direct = costs.conv3x3_ns(batch, height, width, c, oc)
+    return any(costs.winograd_ns(m, batch, height, width, c, oc) < _GAIN * direct for m in costs.WINOGRAD_SIDES)

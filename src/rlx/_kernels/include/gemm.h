@@ -30,6 +30,9 @@ typedef struct rlx_gemm_run {
         int clamp;       /* then to [lo, hi] */                                      \
         const T *bias;   /* then + bias[column], or NULL; before the clamp */        \
         T lo, hi;                                                                    \
+        const void *next; /* panels that are multiplied after these, bp apart, or NULL: fetched meanwhile, \
+                             a part by each of the `tiles` row tiles that share B; this is row tile `tile` */ \
+        int64_t tile, tiles;                                                         \
     } rlx_gemm_block_##S;                                                            \
     void rlx_gemm_rows_##S(const rlx_gemm_block_##S *g);                             \
     void rlx_pack_panels_##S(T *dst, const T *src, int64_t ldb, int trans, int64_t k, int64_t n, \

@@ -7,6 +7,7 @@ typedef struct NAME(piece) {
     T *c;
     const T *bias;
     int64_t last; /* valid columns of the last panel */
+    const TB *fetch[2]; /* panels to bring into the second cache meanwhile; NULL: none */
 } NAME(piece);
 
 /* MR rows x NP panels of sums: what C holds, bias and clamp, and out. */

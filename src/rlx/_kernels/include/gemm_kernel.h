@@ -31,11 +31,20 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
     } while (0)
 
     const rlx_gemm_run *run = g->runs;
+    const TB *fetch0 = q->fetch[0], *fetch1 = q->fetch[1];
     do {
         const TB *b = q->b + run->b;
         const T *a0 = g->a + run->a, *a3 = a0 + 3 * lda, *a6 = a3 + 3 * lda, *a9 = a6 + 3 * lda,
                 *a12 = a9 + 3 * lda;
         int64_t k = run->k;
+        if (MR >= 4 && fetch0)
+            for (; k > 0; k--) {
+                __builtin_prefetch(fetch0, 0, 2);
+                __builtin_prefetch(fetch1, 0, 2);
+                fetch0 += W, fetch1 += W;
+                STEP(0);
+                ADVANCE(1);
+            }
 #if RLX_VREGS == 16 /* few FMAs per step: halve the loop overhead */
         for (; k >= 2; k -= 2) {
             STEP(0);
@@ -43,7 +52,7 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
             ADVANCE(2);
         }
 #endif
-        if (MR >= 11 && RLX_VREGS == 32 && bk == W && k >= 128) {
+        if (MR >= 11 && RLX_VREGS == 32 && bk == W && k >= 128 && !g->next) {
             /* of the panels: what the next pass, or the next panel, starts with */
             for (int64_t ahead = k * W; k > 0; k--) {
                 UNROLL for (int j = 0; j < NP; j++) __builtin_prefetch(b + ahead + j * bp, 0, 2);
@@ -71,9 +80,13 @@ static void (*const NAME(micros)[RLX_GEMM_MR + 1][9])(const NAME(piece) *) = {RL
 void NAME(rlx_gemm_rows)(const NAME(block) *g) {
     int64_t panels = (g->n + W - 1) / W, limit = rlx_widest[g->rows];
     void (*const *micro)(const NAME(piece) *) = NAME(micros)[g->rows];
-    NAME(piece) q = {g, (const TB *)g->b, g->c, g->bias, W};
+    NAME(piece) q = {g, (const TB *)g->b, g->c, g->bias, W, {NULL, NULL}};
     for (int64_t p = 0; p < panels;) {
         int64_t np = rlx_tile_rows(panels, limit, p);
+        if (g->next) {
+            q.fetch[0] = g->tile < np ? (const TB *)g->next + (p + g->tile) * g->bp : NULL;
+            q.fetch[1] = g->tile + g->tiles < np ? q.fetch[0] + g->tiles * g->bp : q.fetch[0];
+        }
         p += np;
         if (p == panels)
             q.last = g->n - (panels - 1) * W;
