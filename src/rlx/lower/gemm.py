@@ -192,9 +192,9 @@ def gemm_blocks(
     column = size * (k if 2 * unit * k * size <= l2 else kc)
     nc = min(split(n, -(-n * column // l2), unit), -(-n // nr) * nr) or nr
     n_blocks = max(1, -(-n // nc))
-    resident = k * nc * size <= l2 * 5 // 4
-    # B comes from afar, or is packed by every task: then many rows must share it.
-    fewest = -(-224 // mr) if unpacked else 1 if resident else -(-112 // mr)
+    resident = k * (nc if unpacked else n) * size <= l2 * 5 // 4
+    # B comes from afar, or is packed by every task: then many rows must share it, and tasks differ in columns.
+    fewest = -(-224 // mr) if unpacked else 1 if resident else -(-98 // mr)
     most = -(-896 // mr) if k <= kc else -(-224 // mr)
     m_blocks = -(-tiles // most)
     if batch * n_blocks * m_blocks < want:

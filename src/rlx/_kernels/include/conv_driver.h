@@ -250,10 +250,11 @@ static void NAME(read_rows)(const NAME(conv) *p, const T *in, T *work, const NAM
 }
 
 /* One task: pixels [m0, m1) x channels [n0, n1) of a group. out: where output
- * pixel 0 is, in elements; step: logical pixels from one pixel of a line to the next. */
+ * pixel 0 is, in elements; step: logical pixels from one pixel of a line to the next; follows: the
+ * next task of this call has the next channels. */
 static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(conv) *p,
                            const TB *packed, const T *bias, int64_t origin, int64_t step,
-                           int64_t g0, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
+                           int64_t g0, int64_t m0, int64_t m1, int64_t n0, int64_t n1, int follows) {
     int64_t cols = n1 - n0, panels = (p->oc + W - 1) / W, column = g0 * p->oc + n0;
     const T *in = (const T *)RLX_PTR(t, f, 0) + g0 * p->c;
     const TB *b = packed + g0 * panels * W * p->k + n0 * p->k;
@@ -278,13 +279,20 @@ static int NAME(conv_task)(const rlx_thunk *t, const rlx_frame *f, const NAME(co
             g.bp = (k1 - k0) * W;
             multiply = rlx_gemm_rows_f32;
         }
+        else
 #endif
+        if (k1 < p->k || (follows && n0 + cols < p->oc)) {
+            g.next = k1 < p->k ? b + k1 * W : b + cols * p->k;
+            g.tiles = p->by_row ? (p->out[2] + RLX_GEMM_MR - 1) / RLX_GEMM_MR * ((m1 - m0) / p->out[2])
+                                : (m1 - m0 + RLX_GEMM_MR - 1) / RLX_GEMM_MR;
+            g.tiles = g.tiles ? g.tiles : 1;
+        }
         NAME(pixel) o = start;
         if (k1 > k0)
             NAME(start_reading)(p, k0, k1, &reader);
         else
             reader.k0 = reader.k1 = 0;
-        for (int64_t i = m0; i < m1; i += g.rows, NAME(advance)(p, &o, g.rows)) {
+        for (int64_t i = m0; i < m1; i += g.rows, g.tile++, NAME(advance)(p, &o, g.rows)) {
             int64_t from = m0, to = m1; /* equal tiles of the part of this line in the task */
             if (p->by_row) {
                 from = i - o.w > m0 ? i - o.w : m0;
@@ -323,7 +331,7 @@ static int NAME(conv_run)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, in
         int64_t m1 = m0 + p.mc < p.rows ? m0 + p.mc : p.rows;
         int64_t n1 = n0 + p.nc < p.oc ? n0 + p.nc : p.oc;
         int status = NAME(conv_task)(t, f, &p, (const TB *)RLX_PTR(t, f, 1), bias, 0, 1, g, m0, m1, n0,
-                                     n1);
+                                     n1, i + 1 < hi && m1 == p.rows);
         if (status)
             return status;
     }

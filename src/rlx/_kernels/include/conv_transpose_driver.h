@@ -121,7 +121,7 @@ static int NAME(transpose_run)(const rlx_thunk *t, const rlx_frame *f, int64_t l
             int64_t n0 = rest % n_blocks * p.nc, g = rest / n_blocks;
             int64_t m1 = m0 + p.mc < p.rows ? m0 + p.mc : p.rows;
             int64_t n1 = n0 + p.nc < p.oc ? n0 + p.nc : p.oc;
-            int status = NAME(conv_task)(t, f, &p, packed, bias, origin, s[2], g, m0, m1, n0, n1);
+            int status = NAME(conv_task)(t, f, &p, packed, bias, origin, s[2], g, m0, m1, n0, n1, 0);
             if (status)
                 return status;
         }

@@ -9,6 +9,7 @@ typedef struct NAME(problem) {
     T lo, hi;
     const int64_t *batch, *steps;
     int64_t n_batch, n_steps;
+    int follows; /* the next task of this call has the next columns */
     const rlx_thunk *thunk;
     const rlx_frame *frame;
 } NAME(problem);
@@ -16,7 +17,7 @@ typedef struct NAME(problem) {
 static NAME(problem) NAME(problem_of)(const int64_t *at) {
     NAME(problem) p = {at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8], at[9], at[10],
                        at[11], at[12], at[13], (T)RLX_F(at, 14), (T)RLX_F(at, 15),
-                       RLX_LIST(at, 16), RLX_LIST(at, 18), RLX_COUNT(at, 16), RLX_COUNT(at, 18), NULL, NULL};
+                       RLX_LIST(at, 16), RLX_LIST(at, 18), RLX_COUNT(at, 16), RLX_COUNT(at, 18), 0, NULL, NULL};
     return p;
 }
 
@@ -26,6 +27,7 @@ typedef struct NAME(part) {
     int64_t at, n, bk, bp, first;
     const void *b;
     void (*rows)(const NAME(block) *);
+    const void *next; /* of the block */
 } NAME(part);
 
 /* Says where the terms [k0, k0 + kc) of the columns [n0, n1) lie (one or two parts), having brought
@@ -52,7 +54,8 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
         int last = k0 + kc >= p->k;
         rlx_gemm_run run = {0, 0, kc};
         NAME(block) g = {.runs = &run, .end = &run + 1, .lda = p->lda, .ldc = ldc, .accumulate = k0 > 0,
-                         .clamp = last && p->clamp, .lo = p->lo, .hi = p->hi};
+                         .clamp = last && p->clamp, .lo = p->lo, .hi = p->hi,
+                         .tiles = (m1 - m0 + RLX_GEMM_MR - 1) / RLX_GEMM_MR};
         NAME(part) parts[2];
         int n_parts = read_b(p, b, work_b, m1 - m0, n0, n1, k0, kc, parts);
         for (int64_t i = m0; i < m1;) {
@@ -69,6 +72,7 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
                 g.b = part->b, g.bk = part->bk, g.bp = part->bp, g.n = part->n;
                 g.c = c + (i - m0) * ldc + part->at;
                 g.bias = last && bias ? bias + n0 + part->at : NULL;
+                g.next = part->next;
                 part->rows(&g);
             }
             if (last && p->n_steps) {
@@ -81,6 +85,7 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
                     return status;
             }
             i += g.rows;
+            g.tile++;
         }
     }
     return RLX_OK;
@@ -105,6 +110,7 @@ RLX_ALWAYS_INLINE int NAME(run)(const rlx_thunk *t, const rlx_frame *f, int64_t 
             at_out += x * p.batch[d + 3];
         }
         int64_t m1 = m0 + p.mc < p.m ? m0 + p.mc : p.m, n1 = n0 + p.nc < p.n ? n0 + p.nc : p.n;
+        p.follows = i + 1 < hi && m1 == p.m;
         int status = NAME(task)(t, f, &p, read_b, a + at_a, b + at_b, at_out, item * p.m, m0, m1,
                                 n0, n1);
         if (status)

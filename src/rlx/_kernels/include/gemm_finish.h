@@ -7,7 +7,8 @@ typedef struct NAME(piece) {
     T *c;
     const T *bias;
     int64_t last; /* valid columns of the last panel */
-    const TB *fetch[2]; /* panels to bring into the second cache meanwhile; NULL: none */
+    const TB *fetch[2]; /* where to fetch from meanwhile; NULL: nothing */
+    int64_t fetch_step; /* elements of that for each term */
 } NAME(piece);
 
 /* MR rows x NP panels of sums: what C holds, bias and clamp, and out. */

@@ -13,11 +13,11 @@ static int NAME(read_half)(const NAME(problem) *p, const TB *b, T *work, int64_t
     const TB *src = b + n0 * p->k + k0 * W;
     int64_t stride = p->k * W;
     if (!p->trans_b) {
-        parts[0] = (NAME(part)){0, n1 - n0, W, stride, 0, src, NAME(rlx_gemm_rows)};
+        parts[0] = (NAME(part)){0, n1 - n0, W, stride, 0, src, NAME(rlx_gemm_rows), NULL};
         return 1;
     }
     NAME(widen_block)(work, src, stride, kc, n1 - n0);
-    parts[0] = (NAME(part)){0, n1 - n0, W, kc * W, 0, work, rlx_gemm_rows_f32};
+    parts[0] = (NAME(part)){0, n1 - n0, W, kc * W, 0, work, rlx_gemm_rows_f32, NULL};
     return 1;
 }
 

@@ -32,6 +32,7 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
 
     const rlx_gemm_run *run = g->runs;
     const TB *fetch0 = q->fetch[0], *fetch1 = q->fetch[1];
+    const int64_t fetch_step = q->fetch_step;
     do {
         const TB *b = q->b + run->b;
         const T *a0 = g->a + run->a, *a3 = a0 + 3 * lda, *a6 = a3 + 3 * lda, *a9 = a6 + 3 * lda,
@@ -41,7 +42,7 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
             for (; k > 0; k--) {
                 __builtin_prefetch(fetch0, 0, 2);
                 __builtin_prefetch(fetch1, 0, 2);
-                fetch0 += W, fetch1 += W;
+                fetch0 += fetch_step, fetch1 += fetch_step;
                 STEP(0);
                 ADVANCE(1);
             }
@@ -77,16 +78,30 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
 RLX_SHAPES(MICRO)
 static void (*const NAME(micros)[RLX_GEMM_MR + 1][9])(const NAME(piece) *) = {RLX_SHAPES(ENTRY)};
 
+/* What to fetch while the panels [p, p + np) are multiplied: those of the next block at their place. The
+ * row tiles share them: a tile takes one or two panels, or a part of one. */
+static inline void NAME(plan_fetch)(const NAME(block) *g, int64_t p, int64_t np, NAME(piece) *q) {
+    int64_t share = g->tiles / np, panel, part, terms = 0;
+    share = share < 1 ? 1 : share > 8 ? 8 : share;
+    panel = g->tile / share, part = g->tile % share;
+    q->fetch[0] = q->fetch[1] = NULL;
+    if (panel >= np)
+        return;
+    for (const rlx_gemm_run *run = g->runs; run < g->end; run++)
+        terms += run->k;
+    q->fetch_step = W / share;
+    q->fetch[0] = (const TB *)g->next + (p + panel) * g->bp + part * terms * q->fetch_step;
+    q->fetch[1] = panel + g->tiles < np ? q->fetch[0] + g->tiles * g->bp : q->fetch[0];
+}
+
 void NAME(rlx_gemm_rows)(const NAME(block) *g) {
     int64_t panels = (g->n + W - 1) / W, limit = rlx_widest[g->rows];
     void (*const *micro)(const NAME(piece) *) = NAME(micros)[g->rows];
-    NAME(piece) q = {g, (const TB *)g->b, g->c, g->bias, W, {NULL, NULL}};
+    NAME(piece) q = {g, (const TB *)g->b, g->c, g->bias, W, {NULL, NULL}, 0};
     for (int64_t p = 0; p < panels;) {
         int64_t np = rlx_tile_rows(panels, limit, p);
-        if (g->next) {
-            q.fetch[0] = g->tile < np ? (const TB *)g->next + (p + g->tile) * g->bp : NULL;
-            q.fetch[1] = g->tile + g->tiles < np ? q.fetch[0] + g->tiles * g->bp : q.fetch[0];
-        }
+        if (g->next)
+            NAME(plan_fetch)(g, p, np, &q);
         p += np;
         if (p == panels)
             q.last = g->n - (panels - 1) * W;

@@ -22,6 +22,10 @@
  * that fills the registers. A is read where it lies by broadcast loads; a copy
  * of A was not measurably better even for row strides of 4 KB. Rows are cut
  * into tiles of nearly equal height: 16 rows are 8 + 8, not 14 + 2.
+ * The panels of the next pass, or of the next columns, are fetched into the second cache
+ * while a block is multiplied, a part by each row tile: weights of a network come from memory,
+ * and a burst at the first row tile waits for them. Rows of 49 pixels: 108 -> 145 GFLOP/s.
+ * Where B does not fit the second cache, about 98 rows share it and tasks differ in columns.
  * Each element is a chain of FMAs over k from zero, cut every kc <= 384 terms,
  * with the parts added in order; bias and clamp come last. So the bits depend
  * on K alone: not on M, N, tile, cut, packing or, with FMA, ISA level, and equal

@@ -121,7 +121,7 @@ RLX_ALWAYS_INLINE void few(const int BITS, const int ZEROS, const int MR, const 
 RLX_ALWAYS_INLINE void few_rows(const int BITS, const int ZEROS, const int MR, const block_nbits *g) {
     const nbits_source *s = (const nbits_source *)g->b;
     int64_t panels = (g->n + W - 1) / W;
-    piece_nbits q = {g, NULL, g->c, g->bias, W, {NULL, NULL}};
+    piece_nbits q = {g, NULL, g->c, g->bias, W, {NULL, NULL}, 0};
     for (int64_t p = 0, np; p < panels; p += np) {
         int64_t left = panels - p;
         np = left >= 4 && MR <= 2 ? 4 : left >= 2 ? 2 : 1;
@@ -197,7 +197,7 @@ RLX_ALWAYS_INLINE void decode(const int BITS, const int ZEROS, const nbits_sourc
         s->zeros = zeros ? zeros + panel * s->zero_words * W : NULL;                      \
         if (!p->trans_b) {                                                                \
             parts[0] = (part_nbits){0, n1 - n0, W, 0, 0, s,                               \
-                                    zeros ? few_zeros_##BITS : few_centred_##BITS};       \
+                                    zeros ? few_zeros_##BITS : few_centred_##BITS, NULL}; \
             return 1;                                                                     \
         }                                                                                 \
         float *dst = work + NBITS_HEAD;                                                   \
@@ -206,7 +206,7 @@ RLX_ALWAYS_INLINE void decode(const int BITS, const int ZEROS, const nbits_sourc
             decode(BITS, 1, s, panels, kc, dst);                                          \
         else                                                                              \
             decode(BITS, 0, s, panels, kc, dst);                                          \
-        parts[0] = (part_nbits){0, n1 - n0, W, kc * W, 0, dst, rlx_gemm_rows_f32};        \
+        parts[0] = (part_nbits){0, n1 - n0, W, kc * W, 0, dst, rlx_gemm_rows_f32, NULL};  \
         return 1;                                                                         \
     }                                                                                     \
     static int matmul_##BITS(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) { \
