@@ -1,7 +1,6 @@
 """Graph -> Variant: the one pipeline that every entry point runs."""
 
 import math
-from dataclasses import dataclass
 
 from rlx.dtypes import DType
 from rlx.errors import LegalizeError, SizeError
@@ -14,6 +13,7 @@ from rlx.lower.context import Context
 from rlx.lower.program import Program
 from rlx.options import CompileOptions, default_threads, machine_bytes
 from rlx.passes import Evaluate, PassManager, PassRecord
+from rlx.records import record
 from rlx.runtime import kernels
 from rlx.runtime.kernels import KernelTable
 from rlx.runtime.variant import run_once
@@ -22,7 +22,7 @@ from rlx.runtime.variant import run_once
 KEPT_BYTES = 1024
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Compiled:
     """A graph whose sizes are numbers, lowered and planned.
 

@@ -15,18 +15,19 @@ import math
 import os
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from rlx import config
 from rlx._kernels import _cpu
+from rlx.records import record, replace
 
 FORMAT = 1
 _MOST_BYTES = 1 << 16  # of a file that is looked at
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Costs:
     """Figures of one ISA level.
 
@@ -76,7 +77,7 @@ LIMITS: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Loaded:
     """What a file gave.
 

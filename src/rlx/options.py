@@ -1,7 +1,6 @@
 """CompileOptions: the source of truth; environment variables only give defaults."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from rlx import config
@@ -9,12 +8,13 @@ from rlx.errors import ConfigError
 from rlx.machine import MAX_THREADS, available_cpus, default_threads, machine_bytes
 from rlx.passes import Pass, Pipeline, default_pipeline
 from rlx.passes.precision import as_policy, with_precision
+from rlx.records import field, record
 from rlx.runtime.levels import LEVELS
 
 __all__ = ["MAX_THREADS", "CompileOptions", "RngOptions", "available_cpus", "default_threads", "machine_bytes"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RngOptions:
     """Random numbers of an executable.
 
@@ -36,7 +36,7 @@ class RngOptions:
             raise ConfigError(f"RngOptions.backend: must be 'philox' or 'zero', got {self.backend!r}")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CompileOptions:
     """How to compile.
 

@@ -7,7 +7,6 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +22,7 @@ from rlx.lower.program import BodyRef, Buffer, NodeInfo, Program
 from rlx.ops.parse import parse_graph
 from rlx.options import CompileOptions
 from rlx.passes import PassRecord, Pipeline
+from rlx.records import record, replace
 from rlx.runtime.extent import bind_options
 from rlx.runtime.report import Signature, table_text
 from rlx.runtime.staged import is_dynamic
@@ -182,7 +182,7 @@ class GraphModule:
         return f"GraphModule({self.graph.name!r}, {self.stage}, {len(self.graph)} nodes)"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class BufferPlan:
     """Where a buffer lies.
 
@@ -206,7 +206,7 @@ class BufferPlan:
     last: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class View:
     """A value that lies inside the buffer made for another: its root, and bytes from the root's start."""
 

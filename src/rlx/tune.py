@@ -10,7 +10,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 import rlx
 from rlx import costs, ops
 from rlx.costs import Costs
+from rlx.records import record, replace
 from rlx.runtime import kernels
 from rlx.runtime.roofline import measure_machine
 
@@ -28,7 +28,7 @@ LIMIT_NS = costs.LIMITS["split_ns"][0]
 GAIN = 0.02
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Found:
     """One figure: what it was, what it is, and what was measured for it."""
 

@@ -1,7 +1,6 @@
 """Executables of files: `CompiledGraph` over programs that have been mapped instead of compiled."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from rlx.aot.file import File, LoadedVariant, malformed
@@ -14,6 +13,7 @@ from rlx.ir.types import TensorType
 from rlx.ops.parse import parse_graph, parse_type
 from rlx.options import CompileOptions, RngOptions
 from rlx.passes.precision import PrecisionPolicy
+from rlx.records import replace
 from rlx.runtime import kernels
 from rlx.runtime.binding import Wide, fit
 from rlx.runtime.executable import CompiledGraph

@@ -7,14 +7,15 @@ few rounds of the same give coordinates that keep a distance.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from rlx.records import record
 
 GAP_X, GAP_Y = 18.0, 34.0
 BEND = 8.0
 SWEEPS = 6
 
 
-@dataclass
+@record
 class Box:
     """A node's box, or a bend of an edge (height 0)."""
 
@@ -25,7 +26,7 @@ class Box:
     y: float = 0.0
 
 
-@dataclass
+@record
 class Drawing:
     """Boxes by node, edges as chains of places, and the size of the whole."""
 

@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ from rlx import dtypes
 from rlx.errors import ConfigError, RlxError
 from rlx.loading import load
 from rlx.options import CompileOptions
+from rlx.records import record, replace
 
 Array = npt.NDArray[Any]
 
@@ -33,7 +33,7 @@ class Declared(Protocol):
     def default(self) -> bool: ...
 
 
-@dataclass
+@record
 class Session:
     """A loaded model and its inputs."""
 

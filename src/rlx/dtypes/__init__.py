@@ -1,6 +1,5 @@
 """The element types: one row each, found by name, NumPy type or foreign code."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -8,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx.errors import GraphError
+from rlx.records import field, record
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class DType:
     """An element type; there is one object of each.
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,9 +12,10 @@ from rlx.hir.builder import Builder
 from rlx.hir.dense import linear
 from rlx.ir.graph import Value
 from rlx.ir.opdef import Array
+from rlx.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rope:
     """Rotary position embedding of queries and keys (Su et al. 2021), pairs being the halves of a head.
 

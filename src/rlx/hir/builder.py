@@ -5,7 +5,6 @@ import math
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ from rlx.dtypes import DType
 from rlx.errors import BindingError, BindingTypeError, GraphError, TypeRuleError, UnknownNameError
 from rlx.ir.graph import Graph, Value
 from rlx.ir.opdef import Array
+from rlx.records import record
 
 Init: TypeAlias = Literal["uniform", "normal", "zeros", "ones"] | Callable[[np.random.Generator, tuple[int, ...]], Any]
 Activation: TypeAlias = str | Callable[[Value], Value] | None
@@ -22,7 +22,7 @@ _INITS = ("uniform", "normal", "zeros", "ones")
 _LAYOUTS = ("in_out", "out_in")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ParamSpec:
     """One parameter that a model needs.
 

@@ -1,7 +1,6 @@
 """The row of an op that a user registers: an `OpDef` with a kernel to call and a derivative rule."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,14 @@ from rlx.dtypes import DType, as_dtype, of_array
 from rlx.errors import RlxError, TypeRuleError
 from rlx.ir.opdef import Array, OpDef, result_arrays
 from rlx.ir.types import TensorType, check_size
+from rlx.records import field, record
 
 Kernel = Callable[..., Any]
 # What files call registered ops: (domain, name) -> rows by first opset.
 ONNX_NAMES: "dict[tuple[str, str], list[tuple[int, CustomOp]]]" = {}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Native:
     """A C function: its address, and the object that keeps it alive."""
 
@@ -24,7 +24,7 @@ class Native:
     owner: object = field(compare=False, repr=False)
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class CustomOp(OpDef):
     """A registered op. Made by `rlx.register_op`; calling it emits a node.
 

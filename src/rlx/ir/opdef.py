@@ -7,7 +7,6 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from rlx.dtypes import DType
 from rlx.errors import GraphError, TypeRuleError
 from rlx.ir.traced import Traced, TracedFloat
 from rlx.ir.types import TensorType
+from rlx.records import field, record
 
 if TYPE_CHECKING:
     from rlx.ir.graph import Graph
@@ -99,7 +99,7 @@ def _value_type() -> Any:
     return Value
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Attr:
     """An attribute of an op: name, kind, default and, for strings, the choices.
 
@@ -142,7 +142,7 @@ class Attr:
         return result
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Sample:
     """A call for tests, benchmarks and documentation.
 
@@ -153,7 +153,7 @@ class Sample:
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class ErrorSample:
     """A call that must fail when the node is built; `match` is a part of the message."""
 
@@ -162,7 +162,7 @@ class ErrorSample:
     match: str
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Tolerance:
     """How far a kernel may be from the definition: `exact`, or rtol and atol per dtype name."""
 
@@ -200,7 +200,7 @@ Samples = Callable[[DType, Any], list[Sample]]  # (element type, numpy Generator
 Decompose = Callable[..., Any]
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class OpDef:
     """One op.
 

@@ -7,7 +7,6 @@ numbers here.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from rlx import costs
@@ -28,6 +27,7 @@ from rlx.lower.program import (
     Transform,
     Weight,
 )
+from rlx.records import replace
 
 Rule: TypeAlias = Callable[["Context", Node], None]
 RULES: dict[str, Rule] = {}

@@ -4,12 +4,12 @@ The table of a body is laid out like that of any program (scratch, inputs,
 outputs, weights); the attributes say, slot by slot, where each comes from.
 """
 
-from dataclasses import replace
 
 from rlx.ir.graph import Graph, Node, Value
 from rlx.lower import memory
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.program import Arg, AttrItem, BodyRef, Program
+from rlx.records import replace
 
 FIXED, CARRIED_IN, CARRIED_OUT, X, Y, COUNTER, GO_ON = range(7)
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from rlx.dtypes import DType, f32
@@ -14,6 +13,7 @@ from rlx.lower.movement import contiguous_strides, strided_copy
 from rlx.lower.packing import packed
 from rlx.lower.program import Arg, AttrValue, Operand, Transform
 from rlx.ops.conv import geometry
+from rlx.records import replace
 
 
 def channels_last_weights(shape: Sequence[int], dtype: DType) -> Transform | None:

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rlx import costs
 from rlx.lower import gemm, gemm_conv
 from rlx.lower.gemm import Plan, Step
 from rlx.lower.gemm_conv import ConvShape
 from rlx.lower.program import AttrValue
+from rlx.records import replace
 
 _MOST_TERMS = 640  # of a direct convolution: FIRST_MAX_K
 _FEW_TERMS = 128  # of one with many output channels for each input channel

@@ -7,10 +7,10 @@ never on the number of threads.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rlx import costs
 from rlx.lower.program import AttrItem, AttrValue, EwRef
+from rlx.records import record
 from rlx.runtime import kernels
 
 EPI_UNARY, EPI_ROW, EPI_FULL, EPI_SAME, EPI_SWAP = 0, 1, 2, 3, 8
@@ -20,7 +20,7 @@ _VECTOR_BYTES = {"baseline": 16, "avx2": 32, "avx512": 64}
 MAX_KC = 384
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Step:
     """One step of an epilogue: an elementwise micro-kernel applied to the output tile.
 
@@ -50,7 +50,7 @@ class Step:
     params: Sequence[float] = ()
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Plan:
     """What a thunk needs: kernel, attributes, extent, grain, workspace and cost.
 

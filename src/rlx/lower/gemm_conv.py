@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from rlx import costs
 from rlx.lower.gemm import (
@@ -24,9 +23,10 @@ from rlx.lower.gemm import (
     task_ns,
 )
 from rlx.lower.program import AttrValue
+from rlx.records import record, replace
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class ConvShape:
     """Geometry of a convolution, channels last, always three spatial dimensions (depth, h, w).
 

@@ -1,11 +1,11 @@
 """Products whose weights are stored in half precision: plans for the kernels of gemm_half.c."""
 
-from dataclasses import replace
 from typing import Any
 
 from rlx.lower import gemm, gemm_conv
 from rlx.lower.gemm import Plan
 from rlx.lower.gemm_conv import ConvShape
+from rlx.records import replace
 
 STORED = ("f16", "bf16")
 # Products of more rows widen each block of B once; see gemm_half.c.

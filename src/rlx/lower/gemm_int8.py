@@ -2,20 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rlx import costs
 from rlx.lower import gemm, gemm_conv
 from rlx.lower.gemm import Plan, Step
 from rlx.lower.gemm_conv import ConvShape
 from rlx.lower.program import AttrValue
+from rlx.records import record
 
 OUT_I32, OUT_F32, OUT_U8, OUT_I8 = 0, 1, 2, 3
 _GROUP = {"baseline": 2, "avx2": 2, "avx512": 4}
 _TERM_BYTES = {"baseline": 2, "avx2": 2, "avx512": 1}
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Quant:
     """Zero points, scale and result of an 8-bit product.
 

@@ -1,7 +1,6 @@
 """Products with weights of a few bits, decoded in the kernel; see gemm_nbits.c."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from rlx.ir.graph import Node
@@ -11,6 +10,7 @@ from rlx.lower.gemm import Plan
 from rlx.lower.matmul import epilogue_steps, rows_bytes
 from rlx.lower.packing import packed
 from rlx.lower.program import Arg, Transform
+from rlx.records import replace
 
 # Products of more rows decode each block of weights once, into the second cache.
 FEW_ROWS = 4

@@ -1,15 +1,15 @@
 """Products with one column, or few rows by a matrix stored [N, K]: read along K, nothing is packed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from rlx.lower import gemm
 from rlx.lower.gemm import EPI_FULL, EPI_UNARY, Plan, Step
+from rlx.records import record, replace
 
 MOST_VECTORS = 4
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Layout:
     """A product as lowering sees it: sizes, strides between rows, and which operands are transposed."""
 

@@ -6,7 +6,6 @@ strides. Batch axes that share B are merged into M; axes that all operands walk 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rlx import dtypes
@@ -18,11 +17,12 @@ from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.movement import contiguous_strides, strided_copy
 from rlx.lower.program import Arg, EwRef, Operand, Transform
 from rlx.ops.matmul import Epilogue
+from rlx.records import record
 
 BLOCKED = (dtypes.f32, dtypes.f64)
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Matrix:
     """An operand as the product sees it: logical shape, element strides, and where it lies."""
 

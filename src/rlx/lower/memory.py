@@ -5,15 +5,15 @@ kernel allows it; what then shares memory is a block, and `rlx.lower.offsets` fi
 places for the blocks.
 """
 
-from dataclasses import dataclass
 
 from rlx.errors import LoweringError
 from rlx.lower.context import ALIGN
 from rlx.lower.offsets import lower_bound, pack
 from rlx.lower.program import Buffer, Program
+from rlx.records import record
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Block:
     """Buffers that share one piece of memory, and when it is alive (calls, inclusive)."""
 

@@ -1,13 +1,13 @@
 """Values rearranged by a kernel for another one: ahead where they are weights, else in the run."""
 
-from dataclasses import dataclass
 
 from rlx.ir.graph import Value
 from rlx.lower.context import Context, nbytes_of
 from rlx.lower.program import Arg, Operand, Transform
+from rlx.records import record
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Packed:
     """Bytes on their way through a chain of transforms."""
 

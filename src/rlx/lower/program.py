@@ -1,16 +1,16 @@
 """Program: kernel calls by name over planned buffers. Printable; no addresses inside."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from rlx.dtypes import DType
 from rlx.ir.opdef import Array
+from rlx.records import field, record
 
 # None of these is changed once it is made; being frozen would make making them, by the thousand, three times as long.
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@record(slots=True, unsafe_hash=True)
 class EwRef:
     """A micro-kernel by name, inside an attribute; becomes an address when linked."""
 
@@ -20,7 +20,7 @@ class EwRef:
         return f"&{self.name}"
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class BodyRef:
     """A body program of a control-flow call; becomes the address of its plan."""
 
@@ -30,7 +30,7 @@ class BodyRef:
         return f"&body({len(self.program.calls)} calls)"
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class HostRef:
     """A Python kernel of a registered op; becomes the address of a bound call, or of what invokes it.
 
@@ -60,7 +60,7 @@ class HostRef:
         return f"&python({self.op} v{self.version}{attrs})"
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class NativeRef:
     """A C kernel of a registered op; becomes its address."""
 
@@ -107,7 +107,7 @@ class Buffer:
         return f"{self.kind}{self.index}({self.nbytes} B, {self.label})"
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@record(slots=True, unsafe_hash=True)
 class Operand:
     """A place inside a buffer."""
 
@@ -122,7 +122,7 @@ class Operand:
         return f"{self.buffer.kind}{self.buffer.index}+{self.offset}"
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@record(slots=True, unsafe_hash=True)
 class Arg:
     """An operand of a call and what the call does with it: `r`ead, `w`rite, `x` workspace."""
 
@@ -131,7 +131,7 @@ class Arg:
     nbytes: int
 
 
-@dataclass(slots=True, eq=False)
+@record(slots=True, eq=False)
 class Call:
     """One kernel call, kernels by name."""
 
@@ -146,7 +146,7 @@ class Call:
     phases: int = 1
 
 
-@dataclass(slots=True, eq=False)
+@record(slots=True, eq=False)
 class Transform:
     """A packing kernel run when a weight is set.
 
@@ -171,7 +171,7 @@ class Transform:
     first: "Transform | None" = None
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class Weight:
     """The bytes behind a weight slot: a constant or parameter, perhaps packed.
 
@@ -184,7 +184,7 @@ class Weight:
     nbytes: int
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@record(slots=True, unsafe_hash=True)
 class Port:
     """A bound input or output: name, element type, shape."""
 
@@ -193,7 +193,7 @@ class Port:
     shape: tuple[int, ...]
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@record(slots=True, unsafe_hash=True)
 class NodeInfo:
     """What an error says about a call's origin."""
 
@@ -208,7 +208,7 @@ class NodeInfo:
         return f"node {self.name!r} ({self.op}){where}"
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Program:
     """Calls, buffers and slots; slot 0 is scratch, then inputs, outputs, weights."""
 

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rlx import dtypes
 from rlx.dtypes import DType
@@ -11,6 +10,7 @@ from rlx.errors import LoweringError
 from rlx.ir.graph import Graph, Node, Value
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of, size_of
 from rlx.lower.program import Arg, AttrItem, EwRef
+from rlx.records import record
 
 FULL, SCALAR, PERIODIC, STRIDED, TEMP, OUT = range(6)
 L1_BUDGET = 24 * 1024
@@ -49,7 +49,7 @@ def weight_of_op(name: str) -> float:
     return 0.06 if name.startswith(cheap) else 0.5
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Reg:
     kind: int
     itemsize: int

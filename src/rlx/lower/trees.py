@@ -1,13 +1,13 @@
 """Tree ensembles: from the attribute arrays of an ONNX node to the operands of `tree_ensemble`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rlx.errors import FormatError
+from rlx.records import record
 
 _POST = {"NONE": 0, "LOGISTIC": 1, "SOFTMAX": 2, "SOFTMAX_ZERO": 3, "PROBIT": 4}
 _AGGREGATE = {"SUM": 0, "AVERAGE": 1, "MIN": 2, "MAX": 3}
@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class TreeOperands:
     """Constant operands and attributes of a `tree_ensemble` kernel call (see isa/trees.c)."""
 
@@ -49,7 +49,7 @@ class TreeOperands:
         return max(8, chunk * self.targets * 8 * (2 if self.aggregate >= 2 else 1))
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Nodes:
     """Nodes in any order; children are indices into the same arrays."""
 

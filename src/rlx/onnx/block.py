@@ -1,7 +1,6 @@
 """A graph of an ONNX file, checked and prepared for walking."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from rlx.onnx.messages import (
     read_attribute,
 )
 from rlx.onnx.tensors import Array, TensorReader
+from rlx.records import field, record
 
 Opsets = Mapping[str, int]
 _STANDARD = ("", "ai.onnx")
@@ -80,7 +80,7 @@ _NOTHING: frozenset[str] = frozenset()
 _NO_FILE = memoryview(b"")
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, slots=True)
 class NodeDef:
     """One node of the file.
 
@@ -137,7 +137,7 @@ class NodeDef:
         return found
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Block:
     """Nodes in topological order, with initialisers and formal inputs.
 

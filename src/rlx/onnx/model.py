@@ -3,7 +3,6 @@
 import os
 import pathlib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from rlx.errors import ConfigError, FileError, FormatError, RlxError, UnsupportedOpError, file_error
@@ -16,6 +15,7 @@ from rlx.onnx.messages import File, Type, read_file
 from rlx.onnx.planned import Declared, PlannedModel
 from rlx.onnx.tensors import TensorReader, type_name
 from rlx.options import CompileOptions, default_threads
+from rlx.records import replace
 from rlx.runtime.variant import collector_paused, make_state
 
 

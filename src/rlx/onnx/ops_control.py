@@ -8,7 +8,6 @@ calls the body as a model of its own.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from rlx.onnx.registry import onnx_op
 from rlx.onnx.steps import Slot, is_tensor
 from rlx.onnx.tracer import NotStaticError, Scope
 from rlx.onnx.tracing import TraceGraph
+from rlx.records import replace
 
 # A loop with a known trip count is unrolled up to this many nodes.
 UNROLL_NODES = 256

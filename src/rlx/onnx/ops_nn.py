@@ -1,7 +1,6 @@
 """Convolutions, pooling, normalisation, recurrent layers, attention."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,12 @@ from rlx.ir.graph import Value
 from rlx.onnx.context import NodeContext, dim, dims
 from rlx.onnx.ops_llm import heads_first, heads_last
 from rlx.onnx.registry import USE_DEFINITION, onnx_op
+from rlx.records import record
 
 # -- windows ----------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Window:
     """Geometry of a convolution or pool, padding resolved."""
 

@@ -8,12 +8,12 @@ wins where ONNX Runtime asks for the longest match.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from rlx._kernels import _text
 from rlx.errors import FormatError
+from rlx.records import record
 
 Split = Callable[[str], list[str]]
 
@@ -117,7 +117,7 @@ def _compiled(expression: str) -> "re.Pattern[str]":
         raise FormatError(f"the pattern must be a regular expression, got {expression!r} ({error})") from None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Letters:
     """One set of letters, repeated.
 

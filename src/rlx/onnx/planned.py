@@ -8,7 +8,6 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from rlx.machine import check_threads
 from rlx.onnx.elements import numpy_type
 from rlx.onnx.plans import ABSENT, Plans
 from rlx.onnx.steps import Guard, Segment, Step, Test
+from rlx.records import record
 from rlx.runtime.lifecycle import LifeCycle
 from rlx.runtime.stateful import Stateful
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Dim = int | str | None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Declared:
     """What the file declares about an input or output. The rank of an input is checked, and sizes above 0.
 
@@ -74,7 +74,7 @@ class Declared:
         return f"{self.dtype}[{dims}]"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ModelSignature:
     """Names and types of inputs and outputs, in order."""
 
@@ -589,7 +589,7 @@ class PlannedModel(Stateful, LifeCycle):
         return f"<b>{self.name}</b>" + self.signature._repr_html_()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Explanations:
     """One explanation per compiled segment, and the nodes between them that run foreign code."""
 

@@ -5,13 +5,13 @@ plan continues with one child per outcome that has been met.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rlx import dtypes
+from rlx.records import record
 
 if TYPE_CHECKING:
     from rlx.ir.types import TensorType
@@ -24,7 +24,7 @@ MAX_CHILDREN = 32
 _TENSOR_TYPES = {d.numpy for d in dtypes.ALL}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Slot:
     """A value that a run holds: a model input, or a result of an earlier step.
 

@@ -1,13 +1,13 @@
 """Plans of Fourier transforms: factors and twiddles, made once at compile time."""
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rlx.errors import SizeError
+from rlx.records import record
 
 Array = npt.NDArray[Any]
 
@@ -18,7 +18,7 @@ _LARGEST_RADIX = 31
 _PLANE_GAP = 144  # elements between the planes of one row
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class FftPlan:
     """The operand `plan`, the attribute list `plan` and what goes with them (see isa/fft.c)."""
 

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,13 @@ from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample
 from rlx.ir.types import TensorType
 from rlx.ops._rules import Rng, data, require_dtype, require_rank, same_dtype
 from rlx.ops.matmul import PRODUCT, Epilogue, epilogue_types, run_epilogue, stored_as
+from rlx.records import record
 
 GEOMETRY = (Attr("strides", "ints", None), Attr("pads", "ints", None), Attr("dilations", "ints", None),
             Attr("groups", "int", 1))
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Geometry:
     """Attributes of a convolution with the defaults filled in."""
 

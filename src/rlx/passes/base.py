@@ -4,18 +4,18 @@ import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from rlx.errors import GraphError, PassError, RlxError
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
 from rlx.ir.verify import verify
+from rlx.records import record
 
 PassFunction = Callable[..., Graph]
 Evaluate = Callable[[Graph], dict[str, Array]]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pass:
     """A named function Graph -> Graph. It never changes the graph it is given.
 
@@ -47,7 +47,7 @@ class Pass:
         return (self.run.__doc__ or "").strip().split("\n")[0]
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class PassRecord:
     """What a pass did: nodes before and after, its time, and the ops that came and went."""
 

@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, field
 
 from rlx import dtypes
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.types import static_shape
+from rlx.records import field, record
 
 FLOATS = (dtypes.f32, dtypes.f64)
 NARROW = (dtypes.f16, dtypes.bf16, dtypes.u8, dtypes.i8)
@@ -40,7 +40,7 @@ class Readers:
         return nodes[0] if len(nodes) == 1 and value not in self.outputs else None
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Chain:
     """A producer and the nodes that will run in its epilogue."""
 

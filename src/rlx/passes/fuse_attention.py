@@ -7,7 +7,6 @@ to [B, Q, H, D] becomes its layout. The scores are never stored. A row whose sco
 as without the pass; sums are re-associated.
 """
 
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,11 +15,12 @@ from rlx.ir.types import broadcast
 from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import FLOATS, Readers
 from rlx.passes.views import View, trace
+from rlx.records import record
 
 TOKENS = (0, 2, 1, 3)
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Found:
     """One attention in the graph."""
 

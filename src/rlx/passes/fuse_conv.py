@@ -6,7 +6,6 @@ in f64, the weights are scaled in their own type). `fuse_conv`: bias, activation
 on the tile of a convolution, each with its own rounding.
 """
 
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,12 +14,13 @@ from rlx.ir.opdef import Array
 from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import FLOATS, Chain, Readers, grow, operands
 from rlx.passes.fuse_matmul import emit_int8
+from rlx.records import record
 
 FOLDED = ("conv", "conv_transpose")
 FUSED = ("conv_nhwc", "conv_transpose_nhwc", "int8_conv_nhwc", "conv_alone")
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Affine:
     """y * scale + shift per output channel."""
 

@@ -4,15 +4,15 @@ The named op makes two passes over a row that stays in cache instead of ten over
 digits that the long form loses. Half types keep their roundings and are left alone.
 """
 
-from dataclasses import dataclass
 
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.types import normal_axes
 from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import FLOATS, Readers
+from rlx.records import record
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Norm:
     """A value that is layer_norm or rms_norm of x."""
 

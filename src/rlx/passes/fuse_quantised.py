@@ -8,7 +8,6 @@
 `depthwise_in_floats`: a quantised depthwise convolution runs on the float kernel; its sums are below 2^24 and so exact.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,12 @@ from rlx.ir.opdef import Array
 from rlx.ops.int8 import bounds
 from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import Readers, is_row
+from rlx.records import record
 
 SMALL = (i8, u8)
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Linear:
     """What a dequantisation reads: codes, scale and zero point, the last two constant or absent."""
 
@@ -33,7 +33,7 @@ class _Linear:
     axis: int
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Product:
     """A product of dequantised operands and what follows it."""
 

@@ -1,7 +1,6 @@
 """The passes in order, as an object that can be printed, extended, reordered and thinned out."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from rlx.errors import ConfigError
 from rlx.passes.base import Pass
@@ -29,6 +28,7 @@ from rlx.passes.layout import channels_last
 from rlx.passes.tabulate import tabulate
 from rlx.passes.weight_only import keep_codes
 from rlx.passes.winograd import use_winograd
+from rlx.records import replace
 
 
 class Pipeline:

@@ -5,7 +5,6 @@ policy gives a half type rounds its f32 operands once, computes in f32 and round
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +16,7 @@ from rlx.passes.base import Pass
 from rlx.passes.cleanup import fold_constants
 from rlx.passes.pipeline import Pipeline
 from rlx.passes.stored import store_weights
+from rlx.records import field, record, replace
 
 CATEGORIES = ("compute", "reduction", "elementwise", "movement")
 # Computed in f32 whatever the policy: small sums of large terms, recurrences, searches, and what has its own types.
@@ -50,7 +50,7 @@ def category(node: Node) -> str:
     return "compute"
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class PrecisionPolicy:
     """The type that each kind of op rounds to, and the one that weights are stored in.
 

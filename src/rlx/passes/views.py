@@ -1,14 +1,14 @@
 """Strided views: what a chain of reshapes, transposes and slices reads of the value it starts from."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from rlx.ir.graph import Node, Value
 from rlx.ir.types import normal_axis, static_shape
 from rlx.ops.view import bounds, normal_stop
+from rlx.records import record
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class View:
     """Elements ``offset + sum(index * stride)`` of the contiguous value `base`."""
 

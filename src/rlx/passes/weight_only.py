@@ -5,7 +5,6 @@ scale per tensor, per column or per block of rows. The weights that the kernel f
 bit. Runs before constants are folded, which would widen them.
 """
 
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,12 +14,13 @@ from rlx.ir.opdef import Array
 from rlx.ops.nbits import pack
 from rlx.passes.cleanup import prune
 from rlx.passes.stored import swaps_last
+from rlx.records import record
 
 # Smaller weights gain nothing.
 FEWEST = 4096
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Codes:
     """Weights [N, K]: u8 codes, scales [N, blocks], zero points alike or None for the middle of the range."""
 

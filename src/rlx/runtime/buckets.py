@@ -4,7 +4,7 @@ import os
 import threading
 import weakref
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -14,6 +14,7 @@ from rlx.errors import BindingError, ConfigError
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
 from rlx.options import CompileOptions, default_threads
+from rlx.records import replace
 from rlx.runtime import kernels
 from rlx.runtime.binding import as_mapping, bind_sizes, check_names, first_rows, nearest, shape_of
 from rlx.runtime.cache import LRU, CacheStats

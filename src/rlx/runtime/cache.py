@@ -3,10 +3,10 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from rlx.errors import ConfigError
+from rlx.records import record
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -16,7 +16,7 @@ VARIANTS = 128
 STAGES = 64
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CacheStats:
     """Counters of a cache.
 

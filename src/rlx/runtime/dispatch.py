@@ -1,10 +1,10 @@
 """Which kernel does each node's work and why: the dispatch report, and the lines of `RLX_VERBOSE`."""
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlx import config, costs
+from rlx.records import record
 from rlx.runtime.report import explain, human, table_html, table_text
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 COLUMNS = ("node", "op", "kernel", "items", "estimate", "threads", "memory")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DispatchRow:
     """One kernel call.
 
@@ -38,7 +38,7 @@ class DispatchRow:
     memory: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DispatchReport:
     """The kernel calls of a program in their order."""
 

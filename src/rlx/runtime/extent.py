@@ -9,7 +9,6 @@ laid out at bucket size, and what lies beyond is zero.
 import math
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,13 +19,14 @@ from rlx.ir.graph import Graph, Value
 from rlx.ir.types import Shape, TensorType, static_shape
 from rlx.options import CompileOptions
 from rlx.passes.specialise import specialise
+from rlx.records import record, replace
 from rlx.runtime.binding import Wide, nearest
 
 # Extents in use by name; empty at full size.
 ExtentKey: TypeAlias = tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ExtentReport:
     """What `set_active_extent` did. True in a condition if the extent is in use.
 

@@ -9,7 +9,6 @@ must have come out equal, number by number.
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
@@ -22,6 +21,7 @@ from rlx.ir.traced import Trace, Traced, at, intern, trace_of
 from rlx.lower import memory
 from rlx.lower.program import Call, EwRef, NativeRef, Operand, Port, Program
 from rlx.options import CompileOptions
+from rlx.records import record, replace
 from rlx.runtime.binding import Wide
 from rlx.runtime.cache import LRU
 from rlx.runtime.link import Assembled, assemble
@@ -104,7 +104,7 @@ class Columns:
         return self.assembled.link(columns)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Place:
     """What the variants of an executable share; see `Variant`."""
 
@@ -116,7 +116,7 @@ class Place:
     scratch: Array | None
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Family:
     """One compilation, and the extents it holds for.
 
@@ -160,7 +160,7 @@ class Family:
     def program_at(self, extent: int) -> Program:
         """The program of an extent; its memory is planned as for the largest one."""
         program = self.compiled.program
-        return replace(program, calls=CallsAt(program.calls, extent),  # type: ignore[arg-type]
+        return replace(program, calls=CallsAt(program.calls, extent),
                        inputs=ports_at(program.inputs, extent), outputs=ports_at(program.outputs, extent))
 
     def variant(self, extent: int, place: "Place") -> Variant:

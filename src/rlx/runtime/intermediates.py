@@ -1,7 +1,6 @@
 """Every intermediate value of a graph as written, and the check for NaN and infinities that looks at them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
 from rlx.options import CompileOptions
 from rlx.passes.specialise import specialise
+from rlx.records import record
 from rlx.runtime.variant import Variant
 from rlx.runtime.weights import WeightStore
 
@@ -50,7 +50,7 @@ class Intermediates:
         return dict(self.variant.executor.run(dict(inputs), 1, None).items())
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Made:
     """What a node makes of what, by names; constants count as operands by whether they are finite."""
 

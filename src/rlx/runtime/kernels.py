@@ -1,16 +1,16 @@
 """Which kernels exist on this machine: ISA levels, loading, name -> address."""
 
 import functools
-from dataclasses import dataclass
 
 from rlx._kernels import _host, _interp
 from rlx.errors import LoweringError
+from rlx.records import record
 from rlx.runtime.levels import LEVELS, available_levels, rows_of, used_levels
 
 __all__ = ["LEVELS", "EwRow", "Field", "KernelRow", "KernelTable", "available_levels", "parse_layout", "table"]
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Field:
     """One attribute of a kernel: its name and kind ('int', 'float' or 'list')."""
 
@@ -18,7 +18,7 @@ class Field:
     kind: str
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class KernelRow:
     """A range kernel at the level that won."""
 
@@ -39,7 +39,7 @@ class KernelRow:
         return sum(2 if f.kind == "list" else 1 for f in self.fields)
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class EwRow:
     """An elementwise micro-kernel at the level that won."""
 
@@ -49,7 +49,7 @@ class EwRow:
     level: str
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class KernelTable:
     """All kernels of one ISA level."""
 

@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from rlx.errors import LoweringError
 from rlx.ir.opdef import Array
 from rlx.ir.traced import TracedFloat, trace_of
 from rlx.lower.program import AttrItem, AttrValue, BodyRef, EwRef, HostRef, NativeRef, Program
+from rlx.records import record
 from rlx.runtime.kernels import KernelRow, KernelTable
 
 _WORD, _DOUBLE = struct.Struct("<q"), struct.Struct("<d")
@@ -58,7 +58,7 @@ def pack_attrs(row: KernelRow, attrs: Mapping[str, AttrValue]) -> list[int]:
     return [float_word(v) if isinstance(v, float) else v for v in lay_out(row, attrs)]  # type: ignore[misc]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Assembled:
     """A program as lists of numbers in the order of `_interp.Program`, and what must live as long as it."""
 

@@ -1,15 +1,15 @@
 """IoDtypeManifest: the element types that a caller meets."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rlx.dtypes import DType
 from rlx.errors import PassError
 from rlx.ir.graph import Graph
 from rlx.lower.program import Port
+from rlx.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class IoDtypeManifest:
     """Element types of inputs, parameters and outputs, by name and in order.
 

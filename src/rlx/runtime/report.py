@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from rlx._kernels import _pages
 from rlx.ir.graph import Graph
 from rlx.ir.types import TensorType
 from rlx.lower.program import BodyRef
+from rlx.records import field, record
 
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rlx.runtime.variant import Variant
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Signature:
     """Names and types of inputs, parameters and outputs, in order."""
 
@@ -77,7 +77,7 @@ def table_html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CustomCall:
     """A node that runs through the kernel of a registered op."""
 
@@ -103,7 +103,7 @@ def custom_calls(program: "Program", nodes: "Sequence[NodeInfo]") -> Iterator[Cu
 PASS_COLUMNS = ("pass", "nodes before", "after", "ms", "ops that came and went")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Explanation:
     """Passes that ran, what they changed, and kernels that a run calls."""
 
@@ -143,7 +143,7 @@ def explain(
                        tuple(custom_calls(compiled.program, compiled.program.nodes)), extents, options or {})
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MemoryReport:
     """Bytes held by an executable.
 
@@ -212,7 +212,7 @@ def memory_of(name: str, variants: Sequence["Variant | Staged"]) -> MemoryReport
                         sum(_pages.resident(a) for a in held.values()))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ProfileRow:
     """One kernel call: mean nanoseconds and where it comes from.
 
@@ -229,7 +229,7 @@ class ProfileRow:
     live: int = 0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Profile:
     """Time per kernel call of a run."""
 

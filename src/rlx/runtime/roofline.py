@@ -9,13 +9,13 @@ over the measured one is its share of the roofline (Williams et al. 2009).
 import bisect
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlx._kernels import _interp
 from rlx.ir.graph import Node
+from rlx.records import record
 from rlx.runtime.kernels import KernelTable
 from rlx.runtime.link import one_call
 from rlx.runtime.report import Profile, table_html, table_text
@@ -58,7 +58,7 @@ def _fastest(call: _interp.Executor, seconds: float) -> float:
             return best
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Machine:
     """Peaks of one processor.
 
@@ -132,7 +132,7 @@ def measure_machine(table: KernelTable, threads: int = 1, seconds: float = 0.01)
     return Machine(table.level, peak, tuple(rates), threads)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class NodeTime:
     """What one node costs and what it could cost.
 
@@ -174,7 +174,7 @@ class NodeTime:
         return f"{self.work.nbytes / self.nanoseconds:.1f} GB/s"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Roofline:
     """Nodes of a run, dearest first, against the machine's peaks."""
 

@@ -1,14 +1,14 @@
 """`RuntimeConfig`: what the environment says, parsed, with where each value comes from."""
 
 import difflib
-from dataclasses import dataclass
 from typing import Any
 
 from rlx import config
 from rlx.errors import ConfigError
+from rlx.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Setting:
     """One variable as it is now.
 
@@ -40,7 +40,7 @@ class Setting:
         return ",".join(self.value) if isinstance(self.value, tuple) else str(self.value)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RuntimeConfig:
     """All variables of the environment that rlx reads.
 

@@ -1,7 +1,6 @@
 """Handles: arrays that an executable keeps between runs, and the links that feed them (docs/adr/0008-state.md)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,12 @@ from rlx.ir.opdef import Array
 from rlx.ir.types import TensorType
 from rlx.lower.inplace import over_inputs
 from rlx.lower.program import Port
+from rlx.records import record
 from rlx.runtime.binding import fit, nearest, shape_of
 from rlx.runtime.staged import Staged
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Place:
     """What an input or output is declared to be. None: open."""
 
@@ -37,7 +37,7 @@ class Place:
         return f"{self.dtype or 'no tensor'}[{dims}]"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Link:
     """Where an output goes: a handle, whose value it becomes or to which it is appended."""
 

@@ -8,15 +8,15 @@ counts against the kernel. Where only a part of an operand is read, a rule says 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rlx.ir.graph import Node, Value
 from rlx.ir.types import static_shape
+from rlx.records import record
 
 Rule = Callable[[Node], float]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Work:
     """What a node does.
 
