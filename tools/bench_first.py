@@ -11,8 +11,9 @@ fresh   A process for every sample, rlx and ONNX Runtime by turns. `import` is t
 warm    One process that has loaded the same file before with both libraries: the file is loaded and run
         again, by turns. This is what a server pays for a further model.
 
-Each figure is the median of the samples, each ratio ONNX Runtime's time over that of rlx: above 1, rlx is first. The exit
-status is 1 if the geometric mean of the whole is below `--least`, 2 if nothing was measured.
+Each figure is the median of the samples, each ratio ONNX Runtime's time over that of rlx: above 1, rlx is first. The
+exit status is 1 if the geometric mean of the whole is below `--least`, 2 if nothing was measured. Run it with an
+installed package: an editable install looks for changed sources whenever it is imported.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Write what follows from the table of ops and the error classes.
 
-Files made: `src/rlx/ops/__init__.pyi` (signatures for editors and type checkers),
+Files made: `src/rlx/ops/__init__.pyi` (signatures for editors and type checkers), `src/rlx/{ops,lower,onnx}/_index.py`
+(which module registers a row, so that it can be imported on need),
 `docs/reference/ops.md`, `docs/reference/options.md`, `docs/errors.md`. With `--check` nothing is written and the
 exit status is 1 when a file is out of date.
 """
@@ -8,14 +9,18 @@ exit status is 1 when a file is out of date.
 import argparse
 import dataclasses
 import inspect
+import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from rlx import config, dtypes, errors, options
 from rlx.ir.opdef import ROUNDING, Attr, OpDef, Tolerance
-from rlx.ops import FAMILY, TABLE
+from rlx.lower.context import RULES
+from rlx.onnx import registry
+from rlx.ops import TABLE
 from rlx.ops.unary import ULPS
 from rlx.passes import Pass, default_pipeline
 from rlx.testing.optest import build, samples_of
@@ -38,7 +43,7 @@ KINDS = {
 def public_ops() -> list[OpDef]:
     """Rows that a user can call, by family and then by name."""
     rows = [op for op in TABLE.values() if not op.internal and not op.has("custom")]
-    return sorted(rows, key=lambda op: (list(dict.fromkeys(FAMILY.values())).index(FAMILY[op.name]), op.name))
+    return sorted(rows, key=lambda op: (op.family, op.name))
 
 
 def result_type(op: OpDef) -> str:
@@ -114,10 +119,7 @@ def stub() -> str:
     """Text of `rlx/ops/__init__.pyi`."""
     import rlx.ops
 
-    helpers = sorted(
-        (item.__module__, item.__name__, name) for name, item in vars(rlx.ops).items()
-        if inspect.isfunction(item) and not name.startswith("_")
-    )
+    helpers = sorted((f"rlx.ops.{module}", name, name) for name, module in rlx.ops._FUNCTIONS.items())
     lines = [STUB_HEAD + "".join(f"from {module} import {given} as {name}\n" for module, given, name in helpers)]
     lines.append(STUB_TABLE)
     lines += [stub_of(op) for op in sorted(public_ops(), key=lambda op: op.name)]
@@ -194,8 +196,8 @@ def ops_page() -> str:
     ]
     family = ""
     for op in rows:
-        if FAMILY[op.name] != family:
-            family = FAMILY[op.name]
+        if op.family != family:
+            family = op.family
             lines += ["", f"## {family}", "", "| call | meaning | types | example | error |", "|---|---|---|---|---|"]
         cells = (f"`{call_text(op)}`", op.doc, dtype_names(op.dtypes), f"`{example_text(op)}`" if op.samples else "",
                  tolerance_text(op.tolerance, op))
@@ -280,7 +282,51 @@ def options_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def index_text(where: Mapping[Any, str], what: str) -> str:
+    """Text of an index: keys by module, in the order of the table."""
+    rows: dict[str, list[Any]] = {}
+    for key, module in sorted(where.items(), key=lambda item: item[1]):
+        rows.setdefault(module, []).append(key)
+    lines = ["# Made by tools/gen_reference.py; do not edit.", f'"""{what}"""', "", "INDEX = {"]
+    for module, keys in rows.items():
+        lines.append(f"    {json.dumps(module)}: (")
+        line = "       "
+        for key in keys:
+            text = json.dumps(key) if isinstance(key, str) else f"({', '.join(map(json.dumps, key))})"
+            if len(line) + len(text) + 2 > 120:
+                lines.append(line)
+                line = "       "
+            line += f" {text},"
+        lines += [line, "    ),"]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def module_of(function: Any) -> str:
+    """Last part of the name of a function's module."""
+    return str(function.__module__).rpartition(".")[2]
+
+
+def ops_index() -> str:
+    """Text of `src/rlx/ops/_index.py`."""
+    return index_text({op.name: op.family for op in TABLE.values() if not op.name.startswith("onnx.")},
+                      "Which family holds an op.")
+
+
+def rules_index() -> str:
+    """Text of `src/rlx/lower/_index.py`."""
+    return index_text({name: module_of(rule) for name, rule in RULES.items()}, "Which module lowers an op.")
+
+
+def onnx_index() -> str:
+    """Text of `src/rlx/onnx/_index.py`."""
+    return index_text({key: module_of(rows[0][1]) for key, rows in registry.table().items()},
+                      "Which module imports an op of ONNX: (domain, name).")
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "src/rlx/ops/_index.py": ops_index,
+    "src/rlx/lower/_index.py": rules_index,
+    "src/rlx/onnx/_index.py": onnx_index,
     "src/rlx/ops/__init__.pyi": stub,
     "docs/reference/ops.md": ops_page,
     "docs/reference/options.md": options_page,

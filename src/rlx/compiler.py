@@ -8,7 +8,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
 from rlx.ir.types import static_shape
 from rlx.ir.verify import verify
-from rlx.lower import memory, rules
+from rlx.lower import memory
 from rlx.lower.context import Context
 from rlx.lower.program import Program
 from rlx.options import CompileOptions, default_threads, machine_bytes
@@ -97,7 +97,6 @@ def lower_calls(graph: Graph, options: CompileOptions) -> tuple[Program, KernelT
     """Nodes to kernel calls; memory is not planned."""
     table = kernels.table(options.isa)
     threads = max(options.threads or 1, default_threads())
-    rules.load()
     context = Context(graph, threads, lambda name: name in table.kernels, options.isa,
                       lambda body: optimise(body, options)[0])
     program = context.lower()

@@ -15,7 +15,6 @@ import math
 import os
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +140,7 @@ def parse(text: str) -> dict[str, Costs]:
 
 
 def _checked(level: str, values: Any) -> Costs:
-    names = [f.name for f in fields(Costs)]
+    names = list(Costs.__annotations__)
     if not isinstance(values, dict) or set(values) != set(names):
         raise ValueError(f"{level}: figures must be {names}")
     for name, value in values.items():
@@ -175,7 +174,7 @@ def write(costs: Mapping[str, Costs]) -> Path:
     where = path()
     where.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"format": FORMAT, "rlx": _version(), "processor": processor(),
-                       "costs": {level: asdict(c) for level, c in costs.items()}}, indent=1)  # fmt: skip
+                       "costs": {level: vars(c) for level, c in costs.items()}}, indent=1)  # fmt: skip
     parse(text)
     part = where.with_name(f"{where.name}.{os.getpid()}")
     part.write_text(text + "\n", encoding="utf-8")
@@ -255,7 +254,7 @@ def report() -> list[str]:
     source = f"tuned, {file.path}" if level in file.costs else "defaults"
     if file.why:
         source += f" ({file.path.name} not used: {file.why})"
-    values = asdict(of(level))
+    values = vars(of(level))
     return [source, ", ".join(f"{k} {_short(v)}" for k, v in values.items())]
 
 

@@ -77,8 +77,11 @@ def _signature(cls: Any) -> Any:
     return whole.replace(parameters=list(whole.parameters.values())[1:])
 
 
+_SIGNATURE = _OnDemand(_signature)
+
+
 def _compile(cls: Any) -> None:
-    """Give a class its ``__init__``."""
+    """Give a class its ``__init__``: text of the names of its fields, which are identifiers, and of nothing else."""
     names: dict[str, Any] = {"_missing": _MISSING, "_set": object.__setattr__}
     arguments, body = ["self"], []
     store = "_set(self, {0!r}, {1})" if cls.__record_frozen__ else "self.{0} = {1}"
@@ -181,7 +184,8 @@ def record(cls: Any = None, /, *, frozen: bool = False, eq: bool = True, unsafe_
         cls.__record_frozen__ = frozen
         setattr(cls, "__match_args__", tuple(n for n, f in fields.items() if f.init))  # noqa: B010 (mypy forbids a plain one)
         cls.__dataclass_fields__ = _OnDemand(_dataclass_fields)
-        cls.__signature__ = _OnDemand(_signature)
+        if all(isinstance(vars(base).get("__signature__", _SIGNATURE), _OnDemand) for base in cls.__mro__):
+            cls.__signature__ = _SIGNATURE
         cls.__init__ = _init_of(cls)
         if repr and "__repr__" not in own:
             cls.__repr__ = _repr

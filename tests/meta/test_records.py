@@ -37,8 +37,8 @@ def twins(**flags: bool) -> tuple[Any, Any]:
 
 
 FLAGS: list[dict[str, bool]] = [
-    {}, {"eq": False}, {"frozen": True}, {"frozen": True, "eq": False}, {"slots": True}, {"slots": True, "unsafe_hash": True},
-    {"repr": False},
+    {}, {"eq": False}, {"frozen": True}, {"frozen": True, "eq": False}, {"slots": True},
+    {"slots": True, "unsafe_hash": True}, {"repr": False},
 ]  # fmt: skip
 
 

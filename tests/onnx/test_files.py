@@ -182,8 +182,9 @@ def test_large_weights_inside_subgraphs_and_attributes_are_read_by_reference() -
 MEMORY = """
 import os, sys, resource, numpy as np, onnx, rlx
 from rlx.onnx import load
-import rlx.onnx.model, rlx.lower.rules
-rlx.lower.rules.load()
+import rlx.onnx.model
+from rlx.lower.context import RULES
+RULES.load()
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 small = rlx.load(sys.argv[2]); small.run({"x": np.ones((1, 64), np.float32)})

@@ -14,6 +14,7 @@ from rlx.dtypes import DType, f32
 from rlx.errors import LoweringError
 from rlx.ir.graph import CONSTANT, PARAM, Graph, Node, Value
 from rlx.ir.types import static_shape
+from rlx.lower._index import INDEX
 from rlx.lower.program import (
     Arg,
     Attrs,
@@ -28,9 +29,10 @@ from rlx.lower.program import (
     Weight,
 )
 from rlx.records import replace
+from rlx.tables import Table
 
 Rule: TypeAlias = Callable[["Context", Node], None]
-RULES: dict[str, Rule] = {}
+RULES: Table[str, Rule] = Table("rlx.lower", INDEX)
 ALIGN = 64
 
 
@@ -39,7 +41,7 @@ def lowering(*names: str) -> Callable[[Rule], Rule]:
 
     def register(rule: Rule) -> Rule:
         for name in names:
-            if name in RULES:
+            if dict.__contains__(RULES, name):
                 raise LoweringError(f"lowering of {name!r}: one rule must be registered, got two")
             RULES[name] = rule
         return rule
@@ -347,10 +349,11 @@ class Context:
             self._node = len(self.nodes)
             self.nodes.append(NodeInfo(node.name, node.op.name, node.loc))
             kind = "custom" if node.op.has("custom") else node.op.name
-            rule = RULES.get(kind) or (RULES["elementwise"] if node.op.has("elementwise") else None)
-            if rule is None:
+            try:
+                rule = RULES.get(kind) or RULES["elementwise" if node.op.has("elementwise") else kind]
+            except KeyError:
                 raise LoweringError(f"{node.place}: no lowering for this op"
-                                    "\nhint: a pass should have rewritten it; check the pass list")
+                                    "\nhint: a pass should have rewritten it; check the pass list") from None
             try:
                 rule(self, node)
             except LoweringError as error:

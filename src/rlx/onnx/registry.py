@@ -1,33 +1,19 @@
 """Table of ONNX ops: (domain, name, first opset) -> function that emits IR."""
 
-import functools
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 from rlx.ir.custom import ONNX_NAMES
+from rlx.onnx._index import INDEX
+from rlx.tables import Table
 
 Emit = Callable[[Any], Any]
 
 # What an op function returns to leave a case to the standard's own definition of the op.
 USE_DEFINITION: Any = object()
 
-_TABLE: dict[tuple[str, str], list[tuple[int, Emit]]] = {}
-_MODULES = (
-    "ops_math",
-    "ops_nn",
-    "ops_tensor",
-    "ops_quant",
-    "ops_control",
-    "ops_ml",
-    "ops_ms",
-    "ops_sequence",
-    "ops_text",
-    "ops_random",
-    "ops_vision",
-    "ops_signal",
-    "ops_llm",
-)
+_TABLE: Table[tuple[str, str], list[tuple[int, Emit]]] = Table(
+    "rlx.onnx", INDEX, leave=lambda name: not name.startswith("ops_"))
 
 
 def onnx_op(name: str, *more: str, domain: str = "", since: int = 1) -> Callable[[Emit], Emit]:
@@ -39,7 +25,7 @@ def onnx_op(name: str, *more: str, domain: str = "", since: int = 1) -> Callable
 
     def register(function: Emit) -> Emit:
         for each in (name, *more):
-            rows = _TABLE.setdefault((domain, each), [])
+            rows = dict.setdefault(_TABLE, (domain, each), [])
             rows.append((since, function))
             rows.sort(key=lambda row: row[0])
         return function
@@ -47,15 +33,8 @@ def onnx_op(name: str, *more: str, domain: str = "", since: int = 1) -> Callable
     return register
 
 
-@functools.cache
-def _load() -> None:
-    for module in _MODULES:
-        importlib.import_module(f"rlx.onnx.{module}")
-
-
 def find(domain: str, name: str, version: int) -> Emit | None:
     """The function for an op at an opset version, None when there is none. Registered ops go first."""
-    _load()
     best = None
     for since, op in ONNX_NAMES.get((domain, name), ()):
         if since <= version:
@@ -64,7 +43,11 @@ def find(domain: str, name: str, version: int) -> Emit | None:
             best = emitter(op)
     if best is not None:
         return best
-    for since, function in _TABLE.get((domain, name), ()):
+    try:
+        rows = _TABLE[domain, name]
+    except KeyError:
+        return None
+    for since, function in rows:
         if since <= version:
             best = function
     return best
@@ -72,5 +55,5 @@ def find(domain: str, name: str, version: int) -> Emit | None:
 
 def table() -> dict[tuple[str, str], list[tuple[int, Emit]]]:
     """All rows, for reports."""
-    _load()
+    _TABLE.load()
     return _TABLE

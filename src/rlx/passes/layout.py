@@ -41,7 +41,7 @@ def channels_last(graph: Graph) -> Graph:
     """Rewrite a graph that has convolutions."""
     from rlx.ops import TABLE
 
-    names = {f"{d}_nhwc" for d in DRIVERS} & set(TABLE)
+    names = {name for d in DRIVERS if (name := f"{d}_nhwc") in TABLE}
     if not any(f"{n.op.name}_nhwc" in names for n in graph.nodes):
         return graph
     layout = _Layout(graph)
