@@ -248,7 +248,7 @@ def paragraph(text: str | None) -> str:
 
 def pass_text(item: Pass, alone: bool) -> str:
     """What a pass does: the docstring of its module if that holds no other pass, else of its function."""
-    return paragraph(sys.modules[item.run.__module__].__doc__ if alone else item.run.__doc__)
+    return paragraph(sys.modules[item.function.__module__].__doc__ if alone else item.function.__doc__)
 
 
 def options_page() -> str:
@@ -276,8 +276,9 @@ def options_page() -> str:
               "In this order. *Required* ones also run with `optimize=False`; the others can be left out by name with",
               "`CompileOptions(disable=(...))`.", "", "| pass | required | what it does |", "|---|---|---|"]
     pipeline = default_pipeline()
-    count = Counter(function.__module__ for function in {p.run for p in pipeline})
-    lines += [f"| `{p.name}` | {'yes' if p.required else ''} | {escape(pass_text(p, count[p.run.__module__] == 1))} |"
+    count = Counter(function.__module__ for function in {p.function for p in pipeline})
+    alone = {module for module, n in count.items() if n == 1}
+    lines += [f"| `{p.name}` | {'yes' if p.required else ''} | {escape(pass_text(p, p.function.__module__ in alone))} |"
               for p in pipeline]
     return "\n".join(lines) + "\n"
 

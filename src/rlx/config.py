@@ -6,12 +6,9 @@ A value that cannot be read is an error wherever it is first needed, never ignor
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rlx.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Variable(NamedTuple):
@@ -107,15 +104,12 @@ def positive_int(name: str) -> int | None:
     return found
 
 
-def cache_dir() -> "Path":
+def cache_dir() -> str:
     """`RLX_CACHE_DIR`, else `XDG_CACHE_HOME`/rlx, else ~/.cache/rlx."""
-    from pathlib import Path  # slow to import
-
     own = read("RLX_CACHE_DIR")
     if own:
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path(os.path.expanduser("~/.cache"))) / "rlx"
+        return str(own)
+    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rlx")
 
 
 def tuned() -> bool:

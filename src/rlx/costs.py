@@ -10,17 +10,17 @@ A figure never changes what a kernel sums in which order, except in a 3x3 convol
 
 import contextlib
 import functools
-import json
 import math
 import os
-import platform
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx import config
 from rlx._kernels import _cpu
 from rlx.records import record, replace
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMAT = 1
 _MOST_BYTES = 1 << 16  # of a file that is looked at
@@ -82,22 +82,21 @@ class Loaded:
 
     Attributes
     ----------
-    path : Path
+    path : str
     costs : dict
         By ISA level; empty when nothing was taken.
     why : str
         Why nothing was taken, if there is a file.
     """
 
-    path: Path
+    path: str
     costs: Mapping[str, Costs]
     why: str = ""
 
 
-def path() -> Path:
+def path() -> str:
     """The file of this user: in `RLX_CACHE_DIR`, else `$XDG_CACHE_HOME/rlx`, else `~/.cache/rlx`."""
-    folder = config.cache_dir()
-    return folder / "tune.json"
+    return os.path.join(config.cache_dir(), "tune.json")
 
 
 def processor() -> str:
@@ -110,6 +109,8 @@ def processor() -> str:
                     return value.strip()[:200]
     except OSError:
         pass
+    import platform
+
     return (platform.processor() or platform.machine())[:200]
 
 
@@ -127,6 +128,8 @@ def parse(text: str) -> dict[str, Costs]:
     ValueError
         It is no such file, or of another machine or version, or a figure is out of its limits.
     """
+    import json  # this and pathlib are slow to import, and mostly there is no file
+
     found = json.loads(text)
     if not isinstance(found, dict) or set(found) != {"format", "rlx", "processor", "costs"}:
         raise ValueError("the file must have format, rlx, processor and costs")
@@ -169,9 +172,12 @@ def loaded() -> Loaded:
         return Loaded(where, {}, str(error).splitlines()[0][:200])
 
 
-def write(costs: Mapping[str, Costs]) -> Path:
+def write(costs: Mapping[str, Costs]) -> "Path":
     """Write figures for this machine and version, at once or not at all; they hold from now on."""
-    where = path()
+    import json
+    from pathlib import Path
+
+    where = Path(path())
     where.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"format": FORMAT, "rlx": _version(), "processor": processor(),
                        "costs": {level: vars(c) for level, c in costs.items()}}, indent=1)  # fmt: skip
@@ -253,7 +259,7 @@ def report() -> list[str]:
     file = loaded()
     source = f"tuned, {file.path}" if level in file.costs else "defaults"
     if file.why:
-        source += f" ({file.path.name} not used: {file.why})"
+        source += f" ({os.path.basename(file.path)} not used: {file.why})"
     values = vars(of(level))
     return [source, ", ".join(f"{k} {_short(v)}" for k, v in values.items())]
 

@@ -8,7 +8,9 @@ import pytest
 import rlx
 from rlx import ops
 from rlx.ir.graph import Graph, Rewriter
+from rlx.ops import TABLE
 from rlx.passes import PASSES, Pass, PassManager, Pipeline, default_pipeline
+from rlx.testing.optest import build, samples_of
 from rlx.testing.passes import graphs, order
 
 
@@ -141,3 +143,35 @@ def test_every_order_that_is_accepted_gives_the_same_results(seed):
     want = rlx.compile(graph, rlx.CompileOptions(threads=1, optimize=False)).run(feeds)
     got = rlx.compile(graph, rlx.CompileOptions(threads=1, pipeline=pipeline, check=True, poison=True)).run(feeds)
     assert_near(got, want)
+
+
+@pytest.mark.parametrize("name", [p.name for p in default_pipeline() if p.ops])
+def test_a_pass_finds_nothing_in_a_graph_without_the_ops_that_it_names(name: str) -> None:
+    """So that it need not be called, nor its module be imported."""
+    p = default_pipeline()[name]
+    seen = 0
+    for op in TABLE.values():
+        if op.samples is None or op.has("custom"):
+            continue
+        kind = next((d for d in op.dtypes if d.name == "f32"), op.dtypes[0])
+        for sample in samples_of(op, kind)[:2]:
+            graph, _ = build(op, sample)
+            if p.ops.isdisjoint(n.op.name for n in graph.nodes):
+                more = {"evaluate": None} if p.evaluates else {}
+                assert p.function(graph, **more) is graph, op.name
+                seen += 1
+    assert seen > 100
+
+
+def test_names_of_passes_are_those_of_ops() -> None:
+    assert not {name for p in default_pipeline() for name in p.ops} - set(TABLE)
+
+
+def test_a_pass_without_its_ops_is_not_called() -> None:
+    def run(graph: rlx.Graph) -> rlx.Graph:
+        raise AssertionError
+
+    g = rlx.Graph("g")
+    g.output("y", ops.exp(g.input("x", (3,), rlx.f32)))
+    manager = PassManager([Pass("never", run, ops=frozenset({"matmul"}))])
+    assert manager.run(g) is g and str(manager.records[0]) == "never: no change, 0.00 ms"

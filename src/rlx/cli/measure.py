@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 from rlx import costs
 from rlx.errors import ConfigError
@@ -15,7 +16,7 @@ def tune(options: argparse.Namespace) -> None:
     from rlx.tune import applied, measure
 
     if options.reset:
-        costs.path().unlink(missing_ok=True)
+        Path(costs.path()).unlink(missing_ok=True)
         print(f"no figures at {costs.path()}: the defaults hold")
         return
     if not 0 < options.seconds < 60:

@@ -1,7 +1,6 @@
 """`Model`: an ONNX file that can be run, and `load`."""
 
 import os
-import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -144,18 +143,18 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
         tensors = TensorReader(memoryview(source).cast("B"), None)
         name = "model"
     else:
-        path = pathlib.Path(os.fspath(source))
-        tensors = TensorReader(memoryview(b""), path.parent)
+        path = os.fspath(source)
+        tensors = TensorReader(memoryview(b""), os.path.dirname(path) or ".")
         try:
-            if path.exists() and not path.is_file():  # opening a pipe would wait
-                raise FileError(f"ONNX: the model must be a file, got {str(path)!r}")
+            if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait
+                raise FileError(f"ONNX: the model must be a file, got {path!r}")
             tensors.buffer = tensors.map(path)
         except FileError:
             raise
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise file_error(f"ONNX: the model must be a readable file, got {str(path)!r} ({reason})", error) from None
-        name = path.stem
+            raise file_error(f"ONNX: the model must be a readable file, got {path!r} ({reason})", error) from None
+        name = os.path.splitext(os.path.basename(path))[0]
     try:
         with collector_paused():
             return Model(read_file(tensors.buffer), tensors, options, threads, name)

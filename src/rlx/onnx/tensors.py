@@ -2,7 +2,6 @@
 
 import mmap
 import os
-import pathlib
 from typing import Any
 
 import numpy as np
@@ -47,11 +46,11 @@ class TensorReader:
     ----------
     buffer : memoryview
         The serialised model, into which large arrays point.
-    folder : pathlib.Path, optional
+    folder : str, optional
         Where external data may lie; None forbids it.
     """
 
-    def __init__(self, buffer: memoryview, folder: pathlib.Path | None) -> None:
+    def __init__(self, buffer: memoryview, folder: str | None) -> None:
         self.buffer = buffer
         self.folder = folder
         self._files: dict[str, memoryview] = {}
@@ -131,7 +130,7 @@ class TensorReader:
         self._files[location] = buffer
         return buffer
 
-    def map(self, path: str | pathlib.Path) -> memoryview:
+    def map(self, path: str) -> memoryview:
         """A read-only map of a file."""
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size == 0:

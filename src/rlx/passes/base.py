@@ -4,6 +4,7 @@ import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from rlx.errors import GraphError, PassError, RlxError
 from rlx.ir.graph import Graph
@@ -12,6 +13,37 @@ from rlx.ir.verify import verify
 from rlx.records import record
 
 PassFunction = Callable[..., Graph]
+
+
+class Later:
+    """A function of a module that is imported when the function is called."""
+
+    __slots__ = ("_function", "module", "name")
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+        self._function: PassFunction | None = None
+
+    @property
+    def function(self) -> PassFunction:
+        """The function itself."""
+        if self._function is None:
+            import importlib
+
+            self._function = getattr(importlib.import_module(self.module), self.name)
+        return self._function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Graph:
+        return self.function(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Later) and (self.module, self.name) == (other.module, other.name)
+
+    def __hash__(self) -> int:
+        return hash((self.module, self.name))
+
+
 Evaluate = Callable[[Graph], dict[str, Array]]
 
 
@@ -33,6 +65,8 @@ class Pass:
         without inputs and returns its outputs by name.
     after : tuple of str
         Passes that must have run before it, where the pipeline has them.
+    ops : frozenset of str
+        If there are any: a graph that has none of these ops stays as it is, and the function is not called.
     """
 
     name: str
@@ -40,11 +74,17 @@ class Pass:
     required: bool = False
     evaluates: bool = False
     after: tuple[str, ...] = ()
+    ops: frozenset[str] = frozenset()
+
+    @property
+    def function(self) -> PassFunction:
+        """What `run` is, imported if need be."""
+        return self.run.function if isinstance(self.run, Later) else self.run
 
     @property
     def summary(self) -> str:
         """First line of what its function says about itself."""
-        return (self.run.__doc__ or "").strip().split("\n")[0]
+        return (self.function.__doc__ or "").strip().split("\n")[0]
 
 
 @record(eq=False)
@@ -118,15 +158,18 @@ class PassManager:
 
     def _run(self, graph: Graph) -> Graph:
         given = graph
-        census: Counter[str] | None = None
+        census = _census(graph)
         for p in self.passes:
+            if p.ops and p.ops.isdisjoint(census):
+                self.records.append(PassRecord(p.name, len(graph), len(graph), 0.0, False))
+                continue
             start = time.perf_counter()
             after = self._apply(p, graph)
             elapsed = time.perf_counter() - start
             changed = after is not graph
             change = ""
             if changed:
-                census, now = census or _census(graph), _census(after)
+                now = _census(after)
                 change, census = _difference(census, now), now
             self.records.append(PassRecord(p.name, len(graph), len(after), elapsed, changed, change))
             if changed and graph is not given:

@@ -3,32 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from rlx.errors import ConfigError
-from rlx.passes.base import Pass
-from rlx.passes.bodies import sink_constants, skip_loops
-from rlx.passes.cleanup import (
-    eliminate_dead,
-    fold_constants,
-    inline_branches,
-    merge_common,
-    simplify,
-)
-from rlx.passes.conv_alone import keep_channels_first
-from rlx.passes.decompose import decompose
-from rlx.passes.fuse_activations import fuse_activations
-from rlx.passes.fuse_attention import fuse_attention
-from rlx.passes.fuse_conv import fold_batch_norm, fuse_conv
-from rlx.passes.fuse_elementwise import fuse_elementwise
-from rlx.passes.fuse_matmul import fuse_matmul
-from rlx.passes.fuse_norm import fuse_add_norm, fuse_norm
-from rlx.passes.fuse_quantised import depthwise_in_floats, fuse_quantised
-from rlx.passes.half_weights import half_weights
-from rlx.passes.halves import widen_halves
-from rlx.passes.hoist import hoist_elementwise, look_up_one_hot, reduce_stacks
-from rlx.passes.layout import channels_last
-from rlx.passes.tabulate import tabulate
-from rlx.passes.weight_only import keep_codes
-from rlx.passes.winograd import use_winograd
-from rlx.records import replace
+from rlx.passes.base import Later, Pass
 
 
 class Pipeline:
@@ -142,41 +117,54 @@ class Pipeline:
                          for r in rows)
 
 
+def _later(place: str) -> Later:
+    """A function of a module of this package."""
+    module, _, name = place.partition(".")
+    return Later(f"rlx.passes.{module}", name)
+
+
+def _pass(name: str, place: str, ops: str = "", *, after: tuple[str, ...] = (), evaluates: bool = False) -> Pass:
+    return Pass(name, _later(place), evaluates=evaluates, after=after, ops=frozenset(ops.split()))
+
+
 # Fusions work on what has been decomposed and widened: their results exist in f32 and f64 only.
 _BASE = ("decompose", "widen-halves")
-REQUIRED = (Pass("decompose", decompose, True), Pass("widen-halves", widen_halves, True, after=("decompose",)))
-_FOLD = Pass("fold-constants", fold_constants, evaluates=True)
+REQUIRED = (Pass("decompose", _later("decompose.decompose"), True),
+            Pass("widen-halves", _later("halves.widen_halves"), True, after=("decompose",)))
+_SIMPLE = "reshape expand transpose slice cast concat gather max min clip neg mul div sub add pow"
+# Of the ops named, a graph must have one for the pass to find anything.
 DEFAULT = Pipeline([
-    Pass("eliminate-dead", eliminate_dead),
-    Pass("simplify", simplify),
-    Pass("fuse-quantised", fuse_quantised),  # before the weights' dequantisation is folded
-    Pass("weight-only", keep_codes),
-    _FOLD,
-    Pass("sink-constants", sink_constants),
-    Pass("skip-loops", skip_loops),
-    Pass("inline-branches", inline_branches),
-    Pass("merge-common", merge_common),
-    Pass("fold-batch-norm", fold_batch_norm),
-    Pass("fuse-activations", fuse_activations),
-    Pass("fuse-norm", fuse_norm),
+    _pass("eliminate-dead", "cleanup.eliminate_dead"),
+    _pass("simplify", "cleanup.simplify", _SIMPLE),
+    # before the weights' dequantisation is folded:
+    _pass("fuse-quantised", "fuse_quantised.fuse_quantised", "dequantize_linear matmul_integer conv_integer"),
+    _pass("weight-only", "weight_only.keep_codes", "dequantize_linear cast"),
+    _pass("fold-constants", "cleanup.fold_constants", evaluates=True),
+    _pass("sink-constants", "bodies.sink_constants", "cond loop scan"),
+    _pass("skip-loops", "bodies.skip_loops", "loop scan"),
+    _pass("inline-branches", "cleanup.inline_branches", "cond"),
+    _pass("merge-common", "cleanup.merge_common"),
+    _pass("fold-batch-norm", "fuse_conv.fold_batch_norm", "conv conv_transpose"),
+    _pass("fuse-activations", "fuse_activations.fuse_activations", "mul div max gelu"),
+    _pass("fuse-norm", "fuse_norm.fuse_norm", "reduce_mean"),
     *REQUIRED,
-    Pass("depthwise-in-floats", depthwise_in_floats),
-    replace(_FOLD, name="fold-again"),
-    Pass("keep-channels-first", keep_channels_first),
-    Pass("channels-last", channels_last),
-    Pass("simplify-again", simplify),
-    Pass("merge-again", merge_common),
-    Pass("reduce-stacks", reduce_stacks),
-    Pass("one-hot-lookup", look_up_one_hot),
-    Pass("fuse-attention", fuse_attention, after=_BASE),
-    Pass("hoist-elementwise", hoist_elementwise),
-    Pass("fuse-conv", fuse_conv, after=_BASE),
-    Pass("winograd", use_winograd, after=_BASE),
-    Pass("fuse-matmul", fuse_matmul, after=_BASE),
-    Pass("half-weights", half_weights, after=_BASE),
-    Pass("fuse-add-norm", fuse_add_norm, after=_BASE),
-    Pass("fuse-elementwise", fuse_elementwise, after=_BASE),
-    Pass("tabulate", tabulate, evaluates=True, after=_BASE),
+    _pass("depthwise-in-floats", "fuse_quantised.depthwise_in_floats", "int8_conv"),
+    _pass("fold-again", "cleanup.fold_constants", evaluates=True),
+    _pass("keep-channels-first", "conv_alone.keep_channels_first", "conv conv_transpose"),
+    _pass("channels-last", "layout.channels_last", "conv conv_transpose int8_conv"),
+    _pass("simplify-again", "cleanup.simplify", _SIMPLE),
+    _pass("merge-again", "cleanup.merge_common"),
+    _pass("reduce-stacks", "hoist.reduce_stacks", "reduce_max reduce_min reduce_sum reduce_prod"),
+    _pass("one-hot-lookup", "hoist.look_up_one_hot", "eq"),
+    _pass("fuse-attention", "fuse_attention.fuse_attention", "softmax", after=_BASE),
+    _pass("hoist-elementwise", "hoist.hoist_elementwise", "reshape transpose"),
+    _pass("fuse-conv", "fuse_conv.fuse_conv", "conv_nhwc conv_transpose_nhwc int8_conv_nhwc conv_alone", after=_BASE),
+    _pass("winograd", "winograd.use_winograd", "conv_nhwc", after=_BASE),
+    _pass("fuse-matmul", "fuse_matmul.fuse_matmul", "matmul int8_matmul matmul_nbits", after=_BASE),
+    _pass("half-weights", "half_weights.half_weights", "cast", after=_BASE),
+    _pass("fuse-add-norm", "fuse_norm.fuse_add_norm", "layer_norm rms_norm", after=_BASE),
+    _pass("fuse-elementwise", "fuse_elementwise.fuse_elementwise", after=_BASE),
+    _pass("tabulate", "tabulate.tabulate", "region", evaluates=True, after=_BASE),
 ])
 UNOPTIMISED = Pipeline(REQUIRED)
 PASSES = tuple(DEFAULT.names)
