@@ -2,14 +2,18 @@
 
 import itertools
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+from rlx.lower.attention import items_of, work_bytes
 from rlx.lower.context import workspaces
 from rlx.runtime.kernels import available_levels
 from rlx.testing.kernels import KernelFailure, call_kernel
 
 LEVELS = available_levels()
+KERNELS = {"float32": "attention.f32", "float64": "attention.f64", "float16": "attention.f32@f16",
+           "bfloat16": "attention.f32@bf16"}
 
 
 def reference(q, k, v, *, scale=None, softcap=0.0, causal=False, past=None, window=-1, mask=None,
@@ -62,7 +66,7 @@ def attend(q, k, v, out=None, *, scale=None, softcap=0.0, causal=False, past=Non
     for name, a in (("m", mask), ("b", bias)):
         full = [0] * 4 if a is None else strides(np.broadcast_to(a, (b, h, sq, sk)))
         attrs |= dict(zip((f"{name}_b", f"{name}_h", f"{name}_q", f"{name}_k"), full, strict=True))
-    size = (d + dv + 68) * 32 * q.itemsize
+    size = work_bytes(block, d, dv, max(4, q.itemsize))
     attrs |= dict(causal=int(causal), past=sk - sq if past is None else past, window=window,
                   lens_past=lens_past, block=block, ws=size,
                   scale=d**-0.5 if scale is None else scale, softcap=softcap,
@@ -71,9 +75,9 @@ def attend(q, k, v, out=None, *, scale=None, softcap=0.0, causal=False, past=Non
     if base[0] is not None:
         base[0] = base[0].view(np.uint8)
     seconds = call_kernel(
-        f"attention.{'f32' if q.dtype == np.float32 else 'f64'}",
+        KERNELS[q.dtype.name],
         [q, k, v, *base, lens, out, np.full(size * workspaces(threads), 0xA5, np.uint8)], attrs,
-        extent=b * h * -(-sq // block), threads=threads, level=level, repeat=repeat)
+        extent=items_of(b, h, g, sq, block), threads=threads, level=level, repeat=repeat)
     attend.seconds = seconds
     return out
 
@@ -206,3 +210,50 @@ def test_no_byte_beyond_the_operands(guard_arguments, level):
         bias = mask.astype(np.float32)
         close(attend(q, k, v, mask=mask, level=level), reference(q, k, v, mask=mask))
         close(attend(q, k, v, bias=bias, level=level), reference(q, k, v, bias=bias))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=["f16", "bf16"])
+def test_halves_have_the_bits_of_casts_around_f32(dtype, level, guard_arguments):
+    for sq, sk, d, dv, options in ((1, 70, 33, 20, {}), (3, 19, 16, 7, {"causal": True}), (40, 77, 17, 35, {}),
+                                   (150, 130, 64, 64, {"causal": True, "window": 70}), (5, 3, 1, 1, {"softcap": 2.0})):
+        q, k, v = (x.astype(dtype) for x in qkv(2, 4, 2, sq, sk, d, dv))
+        mask = np.random.default_rng(0).random((2, 1, sq, sk)) < 0.8
+        got = attend(q, k, v, level=level, mask=mask, **options)
+        wide = attend(*(x.astype(np.float32) for x in (q, k, v)), level=level, mask=mask, **options)
+        assert got.dtype == dtype
+        assert got.tobytes() == wide.astype(dtype).tobytes()
+
+
+def test_halves_round_to_infinity_and_keep_nan(level):
+    for sq in (1, 8):
+        q, k, v = (np.ones((1, 1, n, 16), np.float16) for n in (sq, 3, 3))
+        v[..., 0], v[..., 1], v[..., 2] = np.nan, np.inf, -65504
+        got = attend(q, k, v, level=level)
+        assert np.isnan(got[..., 0]).all()
+        assert np.isinf(got[..., 1]).all()
+        np.testing.assert_array_equal(got[..., 2:4], np.tile(np.float16([-65504, 1]), (1, 1, sq, 1)))
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(8, 2), (2, 1), (3, 1), (7, 1), (6, 6), (10, 2)])
+def test_heads_that_share_keys_have_the_bits_of_one_alone(heads, groups, level):
+    rng = np.random.default_rng(3)
+    for sq, sk, d, dv in ((1, 300, 24, 40), (4, 33, 17, 9)):
+        q, k, v = qkv(2, heads, groups, sq, sk, d, dv)
+        mask, bias = rng.random((2, heads, sq, sk)) < 0.7, rng.normal(0, 1, (heads, sq, sk)).astype(np.float32)
+        got = attend(q, k, v, level=level, mask=mask, bias=bias, causal=True, threads=2)
+        close(got, reference(q, k, v, mask=mask, bias=bias, causal=True))
+        for h in range(heads):
+            g = h * groups // heads
+            one = attend(q[:, h : h + 1].copy(), k[:, g : g + 1].copy(), v[:, g : g + 1].copy(), level=level,
+                         mask=mask[:, h : h + 1].copy(), bias=bias[h : h + 1].copy(), causal=True)
+            assert one.tobytes() == got[:, h : h + 1].tobytes()
+
+
+def test_rows_far_apart_have_the_bits_of_dense_ones(level):
+    q, k, v = qkv(1, 2, 2, 130, 150, 24, 40)
+    wide = [np.full((1, 2, 150, 600), np.nan, np.float32) for _ in "kv"]
+    for x, y in zip(wide, (k, v), strict=True):
+        x[..., : y.shape[3]] = y
+    views = (None, *(x[..., : y.shape[3]] for x, y in zip(wide, (k, v), strict=True)), None)
+    got = attend(q, *wide, level=level, views=views, block=128)
+    assert got.tobytes() == attend(q, k, v, level=level).tobytes()

@@ -111,3 +111,34 @@ def test_look_alikes_stay(twist):
     got, calls = run(layer, feeds)
     np.testing.assert_allclose(got, run(layer, feeds, optimize=False)[0], rtol=2e-5, atol=2e-5)
     assert "attention.f32" not in calls
+
+
+def test_one_node_reads_slices_of_a_packed_projection_in_place():
+    def tokens(x):
+        q, k, v = (x[:, :, i * 12 : (i + 1) * 12] for i in range(3))
+        return ops.attention(q, k, v, num_heads=3, causal=True)
+
+    def split(x):
+        q, k, v = (ops.reshape(x[:, i : i + 1], shape=(2, 3, 7, 4)) for i in range(3))
+        return ops.attention(q, k, v)
+
+    check(tokens, {"attention.f32": 1}, x=array(2, 7, 36))
+    check(split, {"attention.f32": 1}, x=array(2, 3, 3, 7, 4))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_one_node_on_halves_reads_and_writes_halves(dtype):
+    def layer(x, mask):
+        x, mask = ops.cast(x, dtype=dtype), ops.cast(mask, dtype=dtype)
+        q, k, v = (x[:, :, i * 12 : (i + 1) * 12] for i in range(3))
+        return ops.cast(ops.attention(q, k, v, mask, num_heads=3), dtype="f32")
+
+    feeds = {"x": array(2, 40, 36), "mask": array(3, 40, 40)}
+    got, calls = run(layer, feeds)
+    want, _ = run(layer, feeds, optimize=False)
+    np.testing.assert_array_equal(got, want)
+    assert calls[f"attention.f32@{dtype}"] == 1
+    assert "strided.b4" not in calls
+    wide, _ = run(lambda x, mask: ops.attention(*(x[:, :, i * 12 : (i + 1) * 12] for i in range(3)), mask,
+                                                num_heads=3), feeds)
+    np.testing.assert_allclose(got, wide, rtol=0.05, atol=0.05 if dtype == "bf16" else 0.005)

@@ -7,7 +7,30 @@ from rlx.ir.graph import Node, Value
 from rlx.lower.context import Context, lowering, per_thread, shape_of, size_of
 from rlx.lower.region import broadcast_strides
 
-_BLOCK = 32
+_TILE = 32  # queries that every ISA level can take together
+_MOST_TILES = 4  # of a work item: they share a block of keys that is brought near
+_FEW = 4  # so many queries take the road of decoding, where query heads share what they read
+_ENOUGH_ITEMS = 8  # work items that suffice for the threads; see attention.c for the other figures
+
+
+def block_of(sq: int, heads: int) -> int:
+    """Queries of a work item; `heads`: of all items of the batch."""
+    tiles = max(1, -(-sq // _TILE))
+    each = max(1, min(_MOST_TILES, tiles, tiles * heads // _ENOUGH_ITEMS))
+    return _TILE * each
+
+
+def work_bytes(block: int, d: int, dv: int, itemsize: int) -> int:
+    """Workspace of a thread."""
+    return per_thread(((96 + max(block, _TILE)) * (d + dv + 4) + 4096) * itemsize)
+
+
+def items_of(batch: int, heads: int, kv_heads: int, sq: int, block: int) -> int:
+    """Work items of a call."""
+    if sq > _FEW:
+        return batch * heads * -(-sq // block)
+    each = heads // kv_heads if kv_heads else 1
+    return batch * kv_heads * -(-each // max(1, min(each, 4)))
 
 
 def _reach(sizes: Sequence[int], strides: Sequence[int]) -> int:
@@ -19,7 +42,7 @@ def _reach(sizes: Sequence[int], strides: Sequence[int]) -> int:
 
 @lowering("fused_attention")
 def lower_attention(ctx: Context, node: Node) -> None:
-    """Queries in blocks of 32, keys streamed."""
+    """Queries in blocks, keys streamed."""
     q, k, v, mask, lens = (*node.inputs, None, None)[:5]
     assert q is not None and k is not None and v is not None
     out, at, dtype = node.outputs[0], node.attrs, q.dtype
@@ -38,21 +61,22 @@ def lower_attention(ctx: Context, node: Node) -> None:
     for name, given in (("m", mask if plain else None), ("b", None if plain else mask)):
         by_axis = _mask_strides(given, (b, heads, sq, sk))
         attrs |= dict(zip((f"{name}_b", f"{name}_h", f"{name}_q", f"{name}_k"), by_axis, strict=True))
-    work = per_thread((d + dv + 68) * 32 * size)
+    block = block_of(sq, b * heads)
+    work = work_bytes(block, d, dv, max(size, 4))
     window = at["window"]
     attrs |= {
         "causal": int(at["causal"]),
         "past": at["past"],
         "window": -1 if window is None else window,
         "lens_past": int(at["lens_past"]),
-        "block": _BLOCK,
+        "block": block,
         "ws": work,
         "scale": at["scale"],
         "softcap": at["softcap"],
         "empty": at["empty"],
     }
     ctx.call(
-        f"attention.{dtype}",
+        f"attention.f32@{dtype}" if dtype.is_half else f"attention.{dtype}",
         [
             *reads,
             ctx.maybe(mask) if plain else None,
@@ -62,7 +86,7 @@ def lower_attention(ctx: Context, node: Node) -> None:
             ctx.work(work),
         ],
         attrs,
-        extent=b * heads * -(-sq // _BLOCK),
+        extent=items_of(b, heads, kv, sq, block),
         grain=1,
         cost=b * heads * sq * sk * (d + dv + 20) * 0.02 + 100,
     )

@@ -3,8 +3,8 @@
 Recognised by def-use edges: product, optional factor, optional additive bias or a `where` that puts
 -inf, softmax along the last axis with one reader, product. Factors on q or k count too. Transposes,
 reshapes and slices between the projections and the products become strides; a transpose of the result
-to [B, Q, H, D] becomes its layout. The scores are never stored. A row whose scores are all -inf is NaN,
-as without the pass; sums are re-associated.
+to [B, Q, H, D] becomes its layout. An attention that is one node reads through them likewise. The scores are
+never stored. A row whose scores are all -inf is NaN, as without the pass; sums are re-associated.
 """
 
 
@@ -14,7 +14,7 @@ from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.types import broadcast
 from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import FLOATS, Readers
-from rlx.passes.views import View, trace
+from rlx.passes.views import View, reshaped, trace
 from rlx.records import record
 
 TOKENS = (0, 2, 1, 3)
@@ -44,16 +44,53 @@ def fuse_attention(graph: Graph) -> Graph:
             match = _match(node, readers)
             if match is not None:
                 found[id(match.result.node)] = match
-    if not found:
+    wholes = {id(n): views for n in graph.nodes if n.op.name == "fused_attention" and (views := _through_moves(n))}
+    if not found and not wholes:
         return graph
     inside = {id(n) for match in found.values() for n in match.inside}
     rewriter = Rewriter(graph)
     for node in graph.nodes:
         if id(node) in found:
             _emit(rewriter, found[id(node)], node)
+        elif id(node) in wholes:
+            views = wholes[id(node)]
+            at = {f"{name}_view": (v.offset, *v.strides[:3]) for name, v in zip("qkv", views, strict=True)}
+            operands = [*(rewriter.map[v.base] for v in views), *(rewriter.get(v) for v in node.inputs[3:])]
+            (new,) = rewriter.emit(node.op, operands, dict(node.attrs) | at, node)
+            rewriter.replace(node.outputs[0], new)
         elif id(node) not in inside:
             rewriter.copy(node)
     return prune(rewriter.finish())
+
+
+def _through_moves(node: Node) -> list[View] | None:
+    """Views of what q, k and v of one node are cut from, if any of them is more than the value itself."""
+    views = []
+    at = node.attrs
+    b, heads, kv, sq, sk, d, dv = at["sizes"]
+    for value, name, shape in zip(node.inputs, "qkv", ((b, heads, sq, d), (b, kv, sk, d), (b, kv, sk, dv)),
+                                  strict=False):
+        assert value is not None
+        given = View(value, at[f"{name}_view"][0], shape, (*at[f"{name}_view"][1:], 1))
+        views.append(_composed(given, trace(value, lambda _: None)[0]) or given)
+    return views if any(v.base is not x for v, x in zip(views, node.inputs, strict=False)) else None
+
+
+def _composed(view: View, source: View) -> View | None:
+    """A dense view of a value ([B, H, S, D] or [B, S, H, D] in its order) as a view of the value's source."""
+    if source.base is view.base or 0 in view.shape or view.offset:
+        return None
+    b, n, s, w = view.shape
+    if view.strides == (n * s * w, s * w, w, 1):
+        found = reshaped(source, view.shape)
+    elif view.strides == (s * n * w, w, n * w, 1):
+        found = reshaped(source, (b, s, n, w))
+        found = None if found is None else found.permuted(TOKENS)
+    else:
+        return None
+    if found is None or (found.strides[3] != 1 and w != 1) or min(found.strides) < 0:
+        return None
+    return found
 
 
 def _factor(node: Node) -> tuple[Value, float] | None:

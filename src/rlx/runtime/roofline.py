@@ -8,7 +8,7 @@ over the measured one is its share of the roofline (Williams et al. 2009).
 
 import bisect
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,16 +46,43 @@ def _call(table: KernelTable, name: str, arrays: Sequence[Any], attrs: dict[str,
     return made
 
 
-def _fastest(call: _interp.Executor, seconds: float) -> float:
+def _fastest(call: Callable[[], None], seconds: float) -> float:
     """Seconds of the fastest run."""
     best, stop = float("inf"), time.perf_counter() + seconds
     while True:
         start = time.perf_counter()
-        call.run_bound(1)
+        call()
         now = time.perf_counter()
         best = min(best, now - start)
         if now > stop:
             return best
+
+
+def arithmetic_probe(table: KernelTable, unit: str) -> tuple[Callable[[], None], float]:
+    """A call that does multiply-adds in registers, and how many operations it does.
+
+    Parameters
+    ----------
+    table : KernelTable
+    unit : str
+        `f32`, `f64` or `i8`.
+    """
+    name, dtype = PROBES[unit]
+    terms = np.full(128, 1 if unit == "i8" else 0.5, dtype)
+    out, done = np.zeros(64, np.int32 if unit == "i8" else dtype), np.zeros(1)
+    call = _call(table, name, (terms, out, done), {}, 40)
+    call.run_bound(1)
+    return lambda: call.run_bound(1), float(done[0])
+
+
+def read_probe(table: KernelTable, nbytes: int) -> tuple[Callable[[], None], float]:
+    """A call that reads memory of about so many bytes, and how many it reads."""
+    size = max(512, nbytes // 512 * 512)
+    memory, result = aligned(size), np.zeros(8, np.uint64)
+    memory[...] = 1
+    passes = max(1, (1 << 20) // size)
+    call = _call(table, "probe.read", (memory, result), {"bytes": size}, passes)
+    return lambda: call.run_bound(1), float(size * passes)
 
 
 @record(frozen=True)
@@ -111,21 +138,13 @@ def measure_machine(table: KernelTable, threads: int = 1, seconds: float = 0.01)
         Per figure; there are ten.
     """
     peak = {}
-    for unit, (name, dtype) in PROBES.items():
-        terms = np.full(128, 1 if dtype is np.int8 else 0.5, dtype)
-        out, done = np.zeros(64, np.int32 if dtype is np.int8 else dtype), np.zeros(1)
-        call = _call(table, name, (terms, out, done), {}, 40)
-        call.run_bound(1)
-        each = float(done[0])
-        peak[unit] = each / (_fastest(call, seconds) * 1e9)
-    memory = aligned(SIZES[-1])
-    memory[...] = 1
-    result = np.zeros(8, np.uint64)
+    for unit in PROBES:
+        call, operations = arithmetic_probe(table, unit)
+        peak[unit] = operations / (_fastest(call, seconds) * 1e9)
     rates = []
     for size in SIZES:
-        passes = max(1, (1 << 20) // size)
-        call = _call(table, "probe.read", (memory, result), {"bytes": size}, passes)
-        rates.append((size, size * passes / (_fastest(call, seconds) * 1e9)))
+        call, nbytes = read_probe(table, size)
+        rates.append((size, nbytes / (_fastest(call, seconds) * 1e9)))
     # What fits a nearer level is never slower than what does not.
     for i in range(len(rates) - 2, -1, -1):
         rates[i] = (rates[i][0], max(rates[i][1], rates[i + 1][1]))
