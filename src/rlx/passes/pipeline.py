@@ -156,7 +156,7 @@ DEFAULT = Pipeline([
     _pass("merge-again", "cleanup.merge_common"),
     _pass("reduce-stacks", "hoist.reduce_stacks", "reduce_max reduce_min reduce_sum reduce_prod"),
     _pass("one-hot-lookup", "hoist.look_up_one_hot", "eq"),
-    _pass("fuse-attention", "fuse_attention.fuse_attention", "softmax", "fused_attention", after=_BASE),
+    _pass("fuse-attention", "fuse_attention.fuse_attention", "softmax fused_attention", after=_BASE),
     _pass("hoist-elementwise", "hoist.hoist_elementwise", "reshape transpose"),
     _pass("fuse-conv", "fuse_conv.fuse_conv", "conv_nhwc conv_transpose_nhwc int8_conv_nhwc conv_alone", after=_BASE),
     _pass("winograd", "winograd.use_winograd", "conv_nhwc", after=_BASE),
