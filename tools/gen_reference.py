@@ -129,8 +129,9 @@ def stub() -> str:
 def dtype_names(found: Iterable[dtypes.DType]) -> str:
     """Element types as a short list; well-known sets by name."""
     names = [d.name for d in found]
-    for label, group in (("all", dtypes.ALL), ("reals", dtypes.REALS), ("floats", dtypes.FLOATS),
-                         ("ints", dtypes.INTS)):
+    but_float8 = (*dtypes.NUMBERS, dtypes.bool_)
+    for label, group in (("all", dtypes.ALL), ("all but float8", but_float8), ("reals", dtypes.REALS),
+                         ("floats", dtypes.FLOATS), ("ints", dtypes.INTS)):
         if set(names) == {d.name for d in group}:
             return label
     return " ".join(names)

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from rlx.stages import LirModule as LirModule
 
 _DTYPES = ("f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
-           "bool_", "c64", "c128", "DType")
+           "bool_", "c64", "c128", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "DType")
 _ERRORS = ("RlxError", "GraphError", "TypeRuleError", "SizeError", "LegalizeError", "PassError", "LoweringError",
            "BindingError", "UnknownNameError", "BindingTypeError", "ExecutionError", "CancelledError",
            "DivisionExecutionError", "IndexExecutionError", "FormatError", "FileError", "MissingFileError",

@@ -88,7 +88,8 @@ def register_op(
     inputs : sequence of str
         Names of the operands; a trailing `?` marks an optional one, a trailing `*` on the last any number.
     reference : callable
-        ``reference(*arrays, **attrs)``: the definition, in NumPy. f16 and bf16 arrive widened to f32 and are rounded.
+        ``reference(*arrays, **attrs)``: the definition, in NumPy. f16 and bf16 arrive widened to f32 and are rounded;
+        float8 arrives as it is.
     attributes : mapping or sequence of Attr
         Name to default value, or to a type (`int`, `float`, `bool`, `str`) for one that must be given, or to an `Attr`.
     outputs : int

@@ -1,4 +1,4 @@
-"""Products over weights stored in halves: the bits are those of the f32 product of the widened weights."""
+"""Products over weights stored in halves or float8: the bits are those of the f32 product of the widened weights."""
 
 import itertools
 
@@ -10,7 +10,8 @@ from rlx.lower import gemm, gemm_conv, gemm_half
 from rlx.lower.context import workspaces
 from rlx.testing.kernels import call_kernel
 
-HALF = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+HALF = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8e4m3fn": ml_dtypes.float8_e4m3fn,
+        "f8e5m2": ml_dtypes.float8_e5m2}
 
 
 def pack(b, level, stored=None, trans=False):
@@ -20,7 +21,8 @@ def pack(b, level, stored=None, trans=False):
     if stored is None:
         plan, size = gemm.plan_pack(k, n, **how), gemm.packed_bytes(k, n, "f32", level) // 4
     else:
-        plan, size = gemm_half.plan_pack(k, n, stored=stored, **how), gemm_half.packed_bytes(k, n, level) // 2
+        plan = gemm_half.plan_pack(k, n, stored=stored, **how)
+        size = gemm_half.packed_bytes(k, n, stored, level) // b.dtype.itemsize
     out = np.full(groups * size, np.nan, b.dtype)
     call_kernel(plan.kernel, [b, out], plan.attrs, extent=plan.extent, level=level)
     return out
@@ -34,7 +36,8 @@ def run(plan, args, level, threads=1, grain=None):
 
 def halves(stored, *shape, seed=0):
     rng = np.random.default_rng(seed)
-    return (rng.standard_normal(shape) * 8.0 ** rng.integers(-3, 4, shape)).astype(HALF[stored])
+    top = 3 if HALF[stored] == HALF["f8e4m3fn"] else 4
+    return (rng.standard_normal(shape) * 8.0 ** rng.integers(-3, top, shape)).astype(HALF[stored])
 
 
 @pytest.mark.parametrize("trans", [False, True])
@@ -47,13 +50,13 @@ def test_pack(stored, trans, level, guarded):
         want = np.zeros((2, -(-n // nr), k, nr), b.dtype)
         for j in range(n):
             want[:, j // nr, :, j % nr] = b[:, :, j]
-        np.testing.assert_array_equal(got.view(np.uint16), want.reshape(-1).view(np.uint16))
+        np.testing.assert_array_equal(got.view(np.uint8), want.reshape(-1).view(np.uint8))
 
 
 @pytest.mark.parametrize("direct", [0, 10**9])
 @pytest.mark.parametrize("stored", HALF)
 def test_bits_are_those_of_widened_weights(stored, direct, level, guarded, monkeypatch):
-    monkeypatch.setattr(gemm_half, "DIRECT_ROWS", direct)
+    monkeypatch.setattr(gemm_half, "DIRECT_ROWS", dict.fromkeys(HALF, direct))
     mr, nr = gemm.panel("f32", level)
     rng = np.random.default_rng(5)
     for m, n, k in itertools.product([1, 3, mr, mr + 1, 2 * mr + 3], [1, nr, 3 * nr + 2], [0, 1, 33, 400]):
@@ -74,7 +77,8 @@ def test_bits_are_those_of_widened_weights(stored, direct, level, guarded, monke
 
 @pytest.mark.parametrize("stored", HALF)
 def test_every_half_widens_to_its_value(stored, level):
-    b = np.arange(65536, dtype=np.uint16).view(HALF[stored]).reshape(1, -1)
+    bits = np.arange(65536, dtype=np.uint16) if stored in ("f16", "bf16") else np.arange(256, dtype=np.uint8)
+    b = bits.view(HALF[stored]).reshape(1, -1)
     for direct in (True, False):
         plan = gemm_half.plan_matmul(1, b.size, 1, stored=stored, level=level)
         if not direct:

@@ -57,3 +57,30 @@ def test_an_unknown_op_names_the_nearest(asked: str, expected: str) -> None:
 def test_nothing_is_near_nonsense(asked: str) -> None:
     with pytest.raises(AttributeError, match=rf"no op '{asked}' in rlx\.ops; ops\.TABLE lists all"):
         getattr(ops, asked)
+
+
+def _in_float8(op: OpDef, dtype: dtypes.DType) -> list[np.ndarray | np.generic | None] | None:
+    """Operands of a sample with its floats in float8; None if it has none."""
+    for sample in samples_of(op, dtype):
+        found = [a if a is None or not dtypes.of_array(a).is_float else np.asarray(a).astype(dtypes.f8e4m3fn.numpy)
+                 for a in sample.args]
+        if any(a is not None and a.dtype == dtypes.f8e4m3fn.numpy for a in found):
+            return found
+    return None
+
+
+@pytest.mark.parametrize("op", ROWS)
+def test_float8_is_claimed_or_refused_with_a_hint(op: OpDef) -> None:
+    first = next((d for d in op.dtypes if d.is_float and not d.is_float8), None)
+    arrays = None if first is None else _in_float8(op, first)
+    claimed = [d for d in dtypes.FLOAT8 if d in op.dtypes]
+    assert claimed in ([], list(dtypes.FLOAT8))
+    if arrays is None or claimed or op.name == "dequantize_linear":
+        return
+    graph = Graph("g")
+    values = [None if a is None else graph.constant(a) if op.has("constants") and i else
+              graph.input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+    assert op.samples is not None and first is not None
+    with pytest.raises(GraphError, match=r"f8e4m3fn.*\nhint: float8 is stored") as caught:
+        graph.emit(op, values, samples_of(op, first)[0].attrs, name="here")
+    assert "(node 'here')\nhint" in str(caught.value)

@@ -53,13 +53,14 @@ cdef extern from "dlpack_abi.h":
     enum:
         RLX_DL_READ_ONLY
 
-# (code, bits) -> NumPy type. Codes: 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool, 10 and 12 float8.
+# (code, bits) -> NumPy type. Codes: 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool, 10 to 13 float8.
 _TYPES = {(0, 8 * n): np.dtype(f"i{n}") for n in (1, 2, 4, 8)}
 _TYPES |= {(1, 8 * n): np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 _TYPES |= {(2, 8 * n): np.dtype(f"f{n}") for n in (2, 4, 8)}
 _TYPES |= {(5, 8 * n): np.dtype(f"c{n}") for n in (8, 16)}
 _TYPES |= {(4, 16): np.dtype(ml_dtypes.bfloat16), (6, 8): np.dtype(np.bool_),
-           (10, 8): np.dtype(ml_dtypes.float8_e4m3fn), (12, 8): np.dtype(ml_dtypes.float8_e5m2)}
+           (10, 8): np.dtype(ml_dtypes.float8_e4m3fn), (11, 8): np.dtype(ml_dtypes.float8_e4m3fnuz),
+           (12, 8): np.dtype(ml_dtypes.float8_e5m2), (13, 8): np.dtype(ml_dtypes.float8_e5m2fnuz)}
 _CODES = {dtype: code for code, dtype in _TYPES.items()}
 # Host memory: CPU, and pinned by CUDA or ROCm.
 _HOST = (1, 3, 11)

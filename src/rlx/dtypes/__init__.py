@@ -23,7 +23,7 @@ class DType:
     kind : str
         `f` float, `i` signed, `u` unsigned, `b` bool, `c` complex.
     numpy : numpy.dtype
-        The same type in NumPy (bfloat16 through ml_dtypes).
+        The same type in NumPy (bfloat16 and float8 through ml_dtypes).
     onnx : int
         `TensorProto.DataType` code.
     """
@@ -42,7 +42,7 @@ class DType:
 
     @property
     def is_float(self) -> bool:
-        """Real floating point, half types included."""
+        """Real floating point, half types and float8 included."""
         return self.kind == "f"
 
     @property
@@ -59,6 +59,16 @@ class DType:
     def is_half(self) -> bool:
         """A storage type: computed in f32 and rounded once."""
         return self.kind == "f" and self.itemsize == 2
+
+    @property
+    def is_float8(self) -> bool:
+        """A storage type of one byte: moved and cast, and nothing else."""
+        return self.kind == "f" and self.itemsize == 1
+
+    @property
+    def is_stored(self) -> bool:
+        """A storage type, half or float8: widened to f32 before anything is computed."""
+        return self.kind == "f" and self.itemsize <= 2
 
 
 def _row(name: str, numpy_type: Any, kind: str, onnx: int) -> DType:
@@ -81,8 +91,16 @@ u64 = _row("u64", np.uint64, "u", 13)
 bool_ = _row("bool", np.bool_, "b", 9)
 c64 = _row("c64", np.complex64, "c", 14)
 c128 = _row("c128", np.complex128, "c", 15)
+f8e4m3fn = _row("f8e4m3fn", ml_dtypes.float8_e4m3fn, "f", 17)
+f8e4m3fnuz = _row("f8e4m3fnuz", ml_dtypes.float8_e4m3fnuz, "f", 18)
+f8e5m2 = _row("f8e5m2", ml_dtypes.float8_e5m2, "f", 19)
+f8e5m2fnuz = _row("f8e5m2fnuz", ml_dtypes.float8_e5m2fnuz, "f", 20)
 
-ALL = (f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool_, c64, c128)
+# What to do about an op that does not take them.
+FLOAT8_HINT = "hint: float8 is stored, moved and cast; compute with ops.cast(x, dtype=rlx.f32)"
+
+FLOAT8 = (f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz)
+ALL = (f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool_, c64, c128, *FLOAT8)
 FLOATS = (f64, f32, f16, bf16)
 SIGNED = (i8, i16, i32, i64)
 UNSIGNED = (u8, u16, u32, u64)

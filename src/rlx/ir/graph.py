@@ -461,8 +461,7 @@ class Graph:
         try:
             result = op.infer(*types, **normal)
         except TypeRuleError as error:
-            label = f" (node {name!r})" if name else ""
-            raise type(error)(f"{error}{label}") from None
+            raise type(error)(_told(str(error), op, types, name)) from None
         first = types[0] if types else None
         for t in result:
             if t is not first:
@@ -583,6 +582,15 @@ def _number(item: bool | int | float | complex, dtype: DType, what: str) -> Arra
         if not info.min <= item <= info.max:
             raise TypeRuleError(f"{what}: {item} must fit {dtype}, got a value out of range")
     return np.asarray(item).astype(dtype.numpy)
+
+
+def _told(message: str, op: OpDef, types: Sequence[TensorType | None], name: str | None) -> str:
+    """The message of a broken rule with the name of the node, and a hint for operands of float8."""
+    first, _, rest = message.partition("\n")
+    label = f" (node {name!r})" if name else ""
+    if not rest and any(t is not None and t.dtype.is_float8 and t.dtype not in op.dtypes for t in types):
+        rest = dtypes.FLOAT8_HINT
+    return f"{first}{label}\n{rest}" if rest else f"{first}{label}"
 
 
 def _caller() -> str:

@@ -175,7 +175,7 @@ class Tolerance:
         if self.exact or not (dtype.is_float or dtype.is_complex):
             return 0.0, 0.0
         default = {"f64": 1e-13, "f32": 2e-6, "f16": 2e-3, "bf16": 1.6e-2, "c64": 3e-6, "c128": 1e-13}
-        return self.rtol.get(dtype.name, default[dtype.name]), self.atol.get(dtype.name, 0.0)
+        return self.rtol.get(dtype.name, default.get(dtype.name, 0.0)), self.atol.get(dtype.name, 0.0)
 
 
 EXACT = Tolerance(exact=True)

@@ -94,18 +94,20 @@ def is_leaf(value: Value) -> bool:
 
 
 def narrowed(value: Value) -> Value | None:
-    """The f32 constant or parameter of which the value is the cast to a half type."""
+    """The constant or parameter, of f32 or float8, of which the value is the cast to a half type."""
     if value.node.op.name != "cast" or not value.dtype.is_half:
         return None
     source = value.node.inputs[0]
-    return source if source is not None and is_leaf(source) and source.dtype == f32 else None
+    assert source is not None
+    return source if is_leaf(source) and (source.dtype == f32 or source.dtype.is_float8) else None
 
 
-def narrow(half: Value, then: Transform | None) -> Transform:
-    """Round a weight to a half type when it is set, and then transform it further."""
-    n, to = size_of(half), half.dtype
-    attrs: Attrs = {"fn": EwRef(f"cast_{to}.f32"), "sizes": [4, 0, 0, 2], "params": []}
-    cast = Transform("region.direct", attrs, 2 * n, n, ("narrow", to.name, n), args=((0, 0), None, None, (1, 0)))
+def narrow(half: Value, source: Value, then: Transform | None) -> Transform:
+    """Bring a weight into a half type when it is set, and then transform it further."""
+    n, to, given = size_of(half), half.dtype, source.dtype
+    attrs: Attrs = {"fn": EwRef(f"cast_{to}.{given}"), "sizes": [given.itemsize, 0, 0, 2], "params": []}
+    key = ("narrow", given.name, to.name, n)
+    cast = Transform("region.direct", attrs, 2 * n, n, key, args=((0, 0), None, None, (1, 0)))
     return cast if then is None else _after(cast, then)
 
 
@@ -173,7 +175,7 @@ class Context:
         """A constant or parameter as a weight, narrowed and packed by `transform` when it is set."""
         source = narrowed(value)
         if source is not None:
-            value, transform = source, narrow(value, transform)
+            value, transform = source, narrow(value, source, transform)
         key = (id(value), None if transform is None else transform.key)
         place = self._weight_at.get(key)
         if place is None:

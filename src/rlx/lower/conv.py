@@ -152,7 +152,7 @@ def _convolve(
     epilogue: Sequence[object],
     row: int | None = None,
 ) -> None:
-    stored = w.dtype if w.dtype.is_half else None  # halves, widened in the kernel
+    stored = w.dtype if w.dtype.is_stored else None  # widened in the kernel
     dtype = f32 if stored else w.dtype
     n = w.rank - 2
     weight = shape_of(w)
@@ -193,7 +193,8 @@ def _convolve(
         assert order is not None
         kernel = packed(ctx, w, order)
     else:
-        size = at.groups * gemm.packed_bytes(shape.depth, shape.oc, dtype.name, ctx.isa) // (2 if stored else 1)
+        size = at.groups * gemm.packed_bytes(shape.depth, shape.oc, dtype.name, ctx.isa)
+        size //= dtype.itemsize // w.dtype.itemsize
         kernel = packed(
             ctx,
             w,

@@ -1,28 +1,29 @@
-"""Products whose weights are stored in half precision: plans for the kernels of gemm_half.c."""
+"""Products whose weights are stored in half precision or float8: plans for gemm_half.c and gemm_float8.c."""
 
 from typing import Any
 
+from rlx.dtypes import BY_NAME
 from rlx.lower import gemm, gemm_conv
 from rlx.lower.gemm import Plan
 from rlx.lower.gemm_conv import ConvShape
 from rlx.records import replace
 
-STORED = ("f16", "bf16")
-# Products of more rows widen each block of B once; see gemm_half.c.
-DIRECT_ROWS = 40
+STORED = ("f16", "bf16", "f8e4m3fn", "f8e5m2")
+# Products of more rows widen each block of B once; see gemm_half.c and gemm_float8.c.
+DIRECT_ROWS = {"f16": 40, "bf16": 40, "f8e4m3fn": 10, "f8e5m2": 16}
 WIDE_ROWS = 40  # likewise of a convolution's task; gemm_half.c has the same number
 # Up to so many rows the block is one that stays in the first cache: then widening it counts.
 NARROW_ROWS = 96
 NARROW_COLUMNS = 32
 
 
-def packed_bytes(k: int, n: int, level: str | None = None) -> int:
-    """Bytes of a K x N matrix of halves packed by `pack_b`."""
-    return gemm.packed_bytes(k, n, "f32", level) // 2
+def packed_bytes(k: int, n: int, stored: str, level: str | None = None) -> int:
+    """Bytes of a K x N matrix of a storage type packed by `pack_b`."""
+    return gemm.packed_bytes(k, n, "f32", level) // (4 // BY_NAME[stored].itemsize)
 
 
 def plan_pack(k: int, n: int, *, stored: str, level: str | None = None, **options: Any) -> Plan:
-    """Plan `pack_b` of halves; the arguments and options are those of `gemm.plan_pack`."""
+    """Plan `pack_b` of a storage type; the arguments and options are those of `gemm.plan_pack`."""
     return replace(gemm.plan_pack(k, n, level=level, **options), kernel=f"pack_b.{stored}")
 
 
@@ -32,7 +33,7 @@ def plan_matmul(m: int, n: int, k: int, *, stored: str, level: str | None = None
     Arguments of the thunk and options as in `gemm.plan_matmul`. The bits are those of the f32 product of
     the widened weights, however they are widened.
     """
-    widen = m > DIRECT_ROWS
+    widen = m > DIRECT_ROWS[stored]
     plan = gemm.plan_matmul(m, n, k, packed=not widen, trans_b=widen, level=level, **options)
     if widen and m <= NARROW_ROWS:
         plan = _in_columns(plan, m, n, NARROW_COLUMNS, gemm.panel("f32", level)[0])
@@ -54,7 +55,7 @@ def _in_columns(plan: Plan, m: int, n: int, columns: int, mr: int) -> Plan:
 
 
 def plan_conv(s: ConvShape, *, stored: str, level: str | None = None, **options: Any) -> Plan:
-    """Plan a convolution over weights packed from halves; options as in `gemm_conv.plan_conv`."""
+    """Plan a convolution over weights packed from a storage type; options as in `gemm_conv.plan_conv`."""
     if s.pointwise and s.groups == 1:
         ldi, ldo = options.pop("ldi", None), options.pop("ldo", None)
         options.pop("dtype", None)

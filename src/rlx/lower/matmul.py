@@ -153,7 +153,7 @@ def _product(
     rank = max(len(a.shape), len(b.shape)) - 2
     sizes = [max(x, y) if min(x, y) else 0 for x, y in zip(
         [1] * (rank + 2 - len(a.shape)) + a.shape[:-2], [1] * (rank + 2 - len(b.shape)) + b.shape[:-2], strict=True)]
-    stored = b_value.dtype.name if b_value.dtype != dtype else None  # halves, widened in the kernel
+    stored = b_value.dtype.name if b_value.dtype != dtype else None  # a storage type, widened in the kernel
     if weight:
         packed, stride = _pack(ctx, b, b_value.dtype, perm_b)
         b.place = packed
@@ -278,9 +278,9 @@ def _pack(ctx: Context, b: Matrix, dtype: DType, perm: Sequence[int] | None) -> 
     k, n = b.shape[-2:]
     groups = math.prod(b.shape[:-2])
     trans = perm is not None and list(perm) != list(range(len(perm)))
-    if dtype.is_half:
+    if dtype.is_stored:
         plan = gemm_half.plan_pack(k, n, trans=trans, groups=groups, stored=dtype.name, level=ctx.isa)
-        nbytes = gemm_half.packed_bytes(k, n, ctx.isa)
+        nbytes = gemm_half.packed_bytes(k, n, dtype.name, ctx.isa)
     else:
         plan = gemm.plan_pack(k, n, trans=trans, groups=groups, dtype=dtype.name, level=ctx.isa)
         nbytes = gemm.packed_bytes(k, n, dtype.name, ctx.isa)

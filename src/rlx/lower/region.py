@@ -293,7 +293,7 @@ def lower_elementwise(ctx: Context, node: Node) -> None:
     out = node.outputs[0]
     first = node.inputs[0]
     assert first is not None
-    same = node.op.name == "cast" and first.dtype == out.dtype
+    same = node.op.name == "cast" and first.dtype == out.dtype and not node.attrs["saturate"]
     if ctx.is_weight(out):
         return  # done when the weight is set
     if same or (node.op.name in INTEGER_IDENTITY and first.dtype.is_int):

@@ -13,8 +13,7 @@ STRING = 8
 HOST_TYPES: dict[int, Any] = {
     code: getattr(ml_dtypes, name)
     for code, name in {
-        17: "float8_e4m3fn", 18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4",
-        23: "float4_e2m1fn", 24: "float8_e8m0fnu", 25: "uint2", 26: "int2",
+        21: "uint4", 22: "int4", 23: "float4_e2m1fn", 24: "float8_e8m0fnu", 25: "uint2", 26: "int2",
     }.items()
     if hasattr(ml_dtypes, name)
 }

@@ -1,4 +1,4 @@
-"""Casts to and from element types that only the host knows: strings, float8, 4 and 2 bit types."""
+"""Casts to and from element types that only the host knows: strings, 4 and 2 bit types, powers of two."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from rlx.onnx.steps import Slot
 from rlx.onnx.tensors import Array, type_name
 
 _CODES = {np.dtype(t): code for code, t in HOST_TYPES.items()}
+FLOAT8_TYPES = {d.numpy: d.onnx for d in dtypes.FLOAT8}
 
 
 def code_of(n: NodeContext, i: int) -> int:
@@ -30,16 +31,12 @@ def code_of(n: NodeContext, i: int) -> int:
 def cast(n: NodeContext, code: int) -> Any:
     """Operand 0 in another element type, by the rules of ONNX's Cast."""
     target = dtypes.from_onnx(code)
-    if target is not None and not n.on_host(0):
-        return ops.cast(n.x(0), dtype=target)
     saturate = bool(n.int("saturate", 1))
+    if target is not None and not n.on_host(0):
+        return ops.cast(n.x(0), dtype=target, saturate=saturate and target.is_float8)
     mode = n.str("round_mode", "up")
     numpy_type(code, "attribute 'to'")
     return n.host(lambda x: convert(x, code, saturate, mode), [n.item(0)])
-
-
-def _limit(target: np.dtype[Any]) -> float:
-    return float(ml_dtypes.finfo(target).max)  # type: ignore[no-untyped-call]
 
 
 def convert(x: Array, code: int, saturate: bool = True, mode: str = "up") -> Array:
@@ -49,32 +46,24 @@ def convert(x: Array, code: int, saturate: bool = True, mode: str = "up") -> Arr
     if target.kind == "O":
         return np.asarray([_text(v) for v in x.reshape(-1)] or np.empty(0), object).reshape(x.shape)
     if x.dtype.kind == "O":
-        return _from_text(x, target, what)
+        return _from_text(x, target, what, saturate)
     if code not in HOST_TYPES:
         if x.dtype.name in ("int4", "uint4", "int2", "uint2"):
             x = x.astype(np.int8)
         wide = x if x.dtype.kind in "fiub" else x.astype(np.float32)
-        if target.kind in "iub":
+        dtype = dtypes.as_dtype(target)
+        if target.kind in "iub" or dtype.is_float8:
             from rlx.ops.unary import cast_array
 
-            return cast_array(wide, dtypes.as_dtype(target))
+            return cast_array(wide, dtype, saturate and dtype.is_float8)
         return wide.astype(target)
     if target.name in ("int4", "uint4", "int2", "uint2"):
         return _to_small_int(x, target)
     wide = x.astype(np.float32)
     if target.name == "float8_e8m0fnu":
         return _to_e8m0(wide, saturate, mode)
-    if saturate or target.name == "float4_e2m1fn":
-        limit = _limit(target)
-        clipped = np.clip(wide, -limit, limit)
-        wide = np.where(np.isnan(wide), wide, clipped).astype(np.float32)
-    result = wide.astype(target)
-    if not saturate and target.name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz"):
-        with np.errstate(all="ignore"):
-            over = np.abs(wide) > _limit(target)
-            over &= ~np.isfinite(result.astype(np.float32))
-            result = np.where(over, np.asarray(np.nan, target), result)
-    return result
+    limit = float(ml_dtypes.finfo(target).max)  # type: ignore[no-untyped-call]
+    return np.asarray(np.clip(wide, -limit, limit).astype(target))  # float4_e2m1fn
 
 
 def _to_small_int(x: Array, target: np.dtype[Any]) -> Array:
@@ -114,7 +103,7 @@ def _text(v: Any) -> str:
     return str(v)
 
 
-def _from_text(x: Array, target: np.dtype[Any], what: str) -> Array:
+def _from_text(x: Array, target: np.dtype[Any], what: str, saturate: bool) -> Array:
     def one(s: Any) -> Any:
         text = s.decode() if isinstance(s, bytes) else str(s)
         try:
@@ -133,4 +122,6 @@ def _from_text(x: Array, target: np.dtype[Any], what: str) -> Array:
             raise FormatError(f"{what}: a string must be a number, got {text!r}") from None
 
     wide = np.asarray([one(s) for s in x.reshape(-1)])
+    if target in FLOAT8_TYPES:
+        return convert(wide.astype(np.float64), FLOAT8_TYPES[target], saturate).reshape(x.shape)
     return wide.astype(target).reshape(x.shape)

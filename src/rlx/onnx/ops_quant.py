@@ -37,7 +37,7 @@ def _quantize(n: NodeContext) -> Any:
 
         def run(x: Array, scale: Array, zero: Array | None = None) -> Array:
             wide = x.astype(np.float32) / _spread(scale.astype(np.float32), x, axis, block)
-            if code in HOST_TYPES and "int" not in np.dtype(HOST_TYPES[code]).name:
+            if (target and target.is_float8) or (code in HOST_TYPES and "int" not in np.dtype(HOST_TYPES[code]).name):
                 return convert(
                     wide if zero is None else wide + _spread(zero.astype(np.float32), x, axis, block), code, saturate
                 )
@@ -58,7 +58,9 @@ def _quantize(n: NodeContext) -> Any:
     scale = scale if scale.dtype == wide else ops.cast(scale, dtype=wide)
     if x.dtype.is_float and x.dtype != wide:
         x = ops.cast(x, dtype=wide)
-    return ops.quantize_linear(x, scale, zero, axis=axis, block_size=block, dtype=None if zero is not None else target)
+    result = target if zero is None else zero.dtype
+    return ops.quantize_linear(x, scale, zero, axis=axis, block_size=block, dtype=result,
+                               saturate=saturate or not result.is_float8)
 
 
 def _small_ints(item: Any) -> Array | None:

@@ -189,7 +189,7 @@ class TensorReader:
 
 def _bits(code: int, dtype: np.dtype[Any]) -> int:
     """Bits of one element in a file."""
-    if code in HOST_TYPES and dtype.itemsize == 1 and not dtype.name.startswith("float8"):
+    if code in HOST_TYPES and dtype.itemsize == 1 and dtype.name != "float8_e8m0fnu":
         return 2 if dtype.name.endswith("int2") else 4
     return 8 * dtype.itemsize
 

@@ -183,6 +183,7 @@ def cast(
     /,
     *,
     dtype: DTypeLike,
+    saturate: bool = False,
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...
@@ -1016,6 +1017,7 @@ def quantize_linear(
     axis: int = 1,
     block_size: int = 0,
     dtype: DTypeLike | None = None,
+    saturate: bool = True,
     graph: Graph | None = None,
     name: str | None = None,
 ) -> Value: ...

@@ -39,7 +39,8 @@ def same_dtype(op: str, types: Sequence[TensorType]) -> DType:
 def require_dtype(op: str, dtype: DType, allowed: Sequence[DType], what: str = "operand") -> None:
     """Raise TypeRuleError unless `dtype` is one of `allowed`."""
     if dtype not in allowed:
-        raise TypeRuleError(f"{op}: {what} type must be one of {list(allowed)}, got {dtype}")
+        hint = f"\n{dtypes.FLOAT8_HINT}" if dtype.is_float8 else ""
+        raise TypeRuleError(f"{op}: {what} type must be one of {list(allowed)}, got {dtype}{hint}")
 
 
 def require_rank(op: str, t: TensorType, least: int, most: int | None = None, what: str = "operand") -> None:

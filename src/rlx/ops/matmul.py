@@ -91,7 +91,7 @@ def run_epilogue(result: Array, extras: Sequence[Array], epilogue: Epilogue) -> 
 
 def stored_as(a: TensorType, b: TensorType) -> TensorType:
     """The type that weights b compute in: halves are widened to the f32 of a."""
-    return TensorType(f32, b.shape) if b.dtype.is_half and a.dtype == f32 else b
+    return TensorType(f32, b.shape) if b.dtype.is_stored and a.dtype == f32 else b
 
 
 def _permuted(t: TensorType, perm: tuple[int, ...] | None) -> TensorType:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx import dtypes
-from rlx.dtypes import DType, f32, f64, i8, i16, i32, u8, u16
+from rlx.dtypes import FLOAT8, DType, f32, f64, i8, i16, i32, u8, u16
 from rlx.errors import TypeRuleError
 from rlx.ir.opdef import EXACT, Array, Attr, ErrorSample, OpDef, Sample
 from rlx.ir.types import TensorType, normal_axis
@@ -21,6 +21,7 @@ from rlx.ops.unary import cast_array
 
 SMALL = (i8, u8)
 QUANTISED = (i8, u8, i16, u16)
+CODES = (*QUANTISED, *FLOAT8)
 _FEW = 4096
 
 
@@ -35,8 +36,7 @@ def _wide(dtype: DType) -> DType:
 def _check_scale(
     op: str, x: TensorType, scale: TensorType, zero: TensorType | None, axis: int, block_size: int
 ) -> None:
-    if not scale.dtype.is_float:
-        raise TypeRuleError(f"{op}: scale type must be a float, got {scale.dtype}")
+    require_dtype(op, scale.dtype, dtypes.FLOATS, "scale")
     if zero is not None and zero.shape != scale.shape:
         raise TypeRuleError(f"{op}: zero point must have the shape of scale {list(scale.shape)}, got {zero}")
     if block_size < 0:
@@ -54,11 +54,13 @@ def _check_scale(
 
 
 def _infer_quantize(x: TensorType, scale: TensorType, zero: TensorType | None = None, *, axis: int, block_size: int,
-                    dtype: DType | None) -> tuple[TensorType, ...]:
+                    dtype: DType | None, saturate: bool) -> tuple[TensorType, ...]:
     require_dtype("quantize_linear", x.dtype, (*dtypes.FLOATS, i32))
     _check_scale("quantize_linear", x, scale, zero, axis, block_size)
     result = dtype or (zero.dtype if zero is not None else u8)
-    require_dtype("quantize_linear", result, QUANTISED, "result")
+    require_dtype("quantize_linear", result, CODES, "result")
+    if not (saturate or result.is_float8):
+        raise TypeRuleError(f"quantize_linear: integers must be saturated, got saturate=False for {result}")
     if zero is not None and zero.dtype != result:
         raise TypeRuleError(f"quantize_linear: zero point type must be {result}, got {zero.dtype}")
     return (x.with_dtype(result),)
@@ -66,7 +68,7 @@ def _infer_quantize(x: TensorType, scale: TensorType, zero: TensorType | None = 
 
 def _infer_dequantize(x: TensorType, scale: TensorType, zero: TensorType | None = None, *, axis: int,
                       block_size: int) -> tuple[TensorType, ...]:
-    require_dtype("dequantize_linear", x.dtype, (*QUANTISED, i32))
+    require_dtype("dequantize_linear", x.dtype, (*CODES, i32))
     _check_scale("dequantize_linear", x, scale, zero, axis, block_size)
     if zero is not None and zero.dtype != x.dtype:
         raise TypeRuleError(f"dequantize_linear: zero point type must be {x.dtype}, got {zero.dtype}")
@@ -88,19 +90,22 @@ def _single(x: Array) -> Array:
 
 
 def _quantize(
-    x: Array, scale: Array, zero: Array | None = None, *, axis: int, block_size: int, dtype: DType | None
+    x: Array, scale: Array, zero: Array | None = None, *, axis: int, block_size: int, dtype: DType | None,
+    saturate: bool,
 ) -> Array:
     result = dtype or (dtypes.of_array(zero) if zero is not None else u8)
-    y = np.rint(_single(x).astype(_single(scale).dtype) / _spread(_single(scale), x, axis, block_size))
+    y = _single(x).astype(_single(scale).dtype) / _spread(_single(scale), x, axis, block_size)
+    y = y if result.is_float8 else np.rint(y)
     if zero is not None:
         y = y + _spread(zero, x, axis, block_size).astype(y.dtype)
-    return cast_array(y, result)
+    return cast_array(y, result, saturate and result.is_float8)
 
 
 def _dequantize(x: Array, scale: Array, zero: Array | None = None, *, axis: int, block_size: int) -> Array:
-    if zero is not None:
-        x = x.astype(np.int32) - _spread(zero, x, axis, block_size).astype(np.int32)
     s = _single(scale)
+    if zero is not None:
+        wide = np.dtype(np.int32) if x.dtype.kind in "iu" else s.dtype
+        x = x.astype(wide) - _spread(zero, x, axis, block_size).astype(wide)
     return np.asarray(x.astype(s.dtype) * _spread(s, x, axis, block_size))
 
 
@@ -134,14 +139,17 @@ def _to(x: Any, dtype: DType) -> Any:
     return ops.cast(x, dtype=dtype)
 
 
-def _quantize_in_ops(x: Any, scale: Any, zero: Any = None, *, axis: int, block_size: int, dtype: DType | None) -> Any:
+def _quantize_in_ops(x: Any, scale: Any, zero: Any = None, *, axis: int, block_size: int, dtype: DType | None,
+                     saturate: bool) -> Any:
     from rlx import ops
 
     wide = _wide(scale.dtype)
-    y = ops.round(_to(x, wide) / _to(_spread_value(scale, x, axis, block_size), wide))
+    result = dtype or (zero.dtype if zero is not None else u8)
+    y = _to(x, wide) / _to(_spread_value(scale, x, axis, block_size), wide)
+    y = y if result.is_float8 else ops.round(y)
     if zero is not None:
         y = y + _to(_spread_value(zero, x, axis, block_size), wide)
-    return ops.cast(y, dtype=dtype or (zero.dtype if zero is not None else u8))
+    return ops.cast(y, dtype=result, saturate=saturate and result.is_float8)
 
 
 def _dequantize_in_ops(x: Any, scale: Any, zero: Any = None, *, axis: int, block_size: int) -> Any:
@@ -175,6 +183,10 @@ def _quantize_samples(dtype: DType, rng: Rng) -> list[Sample]:
         Sample((x, _scales(rng, kind, 2, 5, 1), zero(i8, 2, 5, 1)), {"axis": 2, "block_size": 4}),
         Sample((x, _scales(rng, kind)), {"dtype": i8}), Sample((data(rng, dtype, 0, 3), _scales(rng, kind, 3))),
     ]
+    found += [Sample((x, _scales(rng, kind), data(rng, q)), {"saturate": s}) for q in FLOAT8 for s in (True, False)]
+    found += [Sample((x, _scales(rng, kind, 5)), {"dtype": dtypes.f8e4m3fn}),
+              Sample((x, _scales(rng, kind, 2, 3, 4) * kind.numpy.type(0.01)),
+                     {"dtype": dtypes.f8e5m2, "axis": 1, "block_size": 2, "saturate": False})]
     if dtype.is_float:
         ties = np.array([0.5, 1.5, 2.5, -0.5, 300.0, -300.0, np.inf, -np.inf, np.nan, 0.0, -0.0]).astype(dtype.numpy)
         found.append(Sample((ties, np.ones((), kind.numpy), np.zeros((), np.int8))))
@@ -182,8 +194,12 @@ def _quantize_samples(dtype: DType, rng: Rng) -> list[Sample]:
 
 
 def _dequantize_samples(dtype: DType, rng: Rng) -> list[Sample]:
-    info = np.iinfo(dtype.numpy)
-    x = rng.integers(info.min, info.max, (2, 5, 4), dtype.numpy, endpoint=True)
+    if dtype.is_float8:
+        x = data(rng, dtype, 2, 5, 4)
+        x.reshape(-1)[:4] = np.array([np.nan, np.inf, -0.0, 240]).astype(dtype.numpy)
+    else:
+        info = np.iinfo(dtype.numpy)
+        x = rng.integers(info.min, info.max, (2, 5, 4), dtype.numpy, endpoint=True)
 
     def zero(*shape: int) -> Array:
         return data(rng, dtype, *shape)
@@ -207,6 +223,7 @@ def _scale_errors() -> list[ErrorSample]:
         ErrorSample((x, s), {"block_size": 2}, "for blocks"),
         ErrorSample((x, np.ones(3, np.int32)), {}, "scale type"),
         ErrorSample((x, s, np.zeros(3, np.uint8)), {"dtype": i8}, "zero point type"),
+        ErrorSample((x, s), {"saturate": False}, "must be saturated"),
     ]
 
 
@@ -222,13 +239,15 @@ def _dequantize_errors() -> list[ErrorSample]:
 _AXES = (Attr("axis", "int", 1), Attr("block_size", "int", 0))
 quantize_linear = OpDef(
     "quantize_linear", ("x", "scale", "zero?"), _infer_quantize, _quantize,
-    "round(x / scale) + zero, saturated; half to even. The result type is dtype, that of zero, or u8.",
-    attrs=(*_AXES, Attr("dtype", "dtype", None)), dtypes=(*dtypes.FLOATS, i32), decompose=_quantize_in_ops,
+    "round(x / scale) + zero, saturated; half to even. The result type is dtype, that of zero, or u8. To float8, "
+    "x / scale + zero is rounded to the type at once, and saturated unless told otherwise.",
+    attrs=(*_AXES, Attr("dtype", "dtype", None), Attr("saturate", "bool", True)),
+    dtypes=(*dtypes.FLOATS, i32), decompose=_quantize_in_ops,
     samples=_quantize_samples, errors=_scale_errors, tolerance=EXACT,
 )
 dequantize_linear = OpDef(
     "dequantize_linear", ("x", "scale", "zero?"), _infer_dequantize, _dequantize,
-    "(x - zero) * scale in the type of scale.", attrs=_AXES, dtypes=(*QUANTISED, i32), decompose=_dequantize_in_ops,
+    "(x - zero) * scale in the type of scale.", attrs=_AXES, dtypes=(*CODES, i32), decompose=_dequantize_in_ops,
     samples=_dequantize_samples, errors=_dequantize_errors, tolerance=EXACT,
 )
 

@@ -360,7 +360,7 @@ def _resize_samples(dtype: DType, rng: Rng) -> list[Sample]:
                       "roi": (0.0, 0.0, 0.4, 0.6, 1.0, 1.0, 1.2, 1.7)}),
         Sample((data(rng, dtype, 0, 3),), {"sizes": (0, 6)}),
     ]
-    if not dtype.is_float:
+    if dtype not in dtypes.FLOATS:
         return found
     for i, (mode, where) in enumerate(itertools.product(("linear", "cubic"), COORDINATES)):
         attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": where}

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from rlx import dtypes
 from rlx.dtypes import COMPLEX, FLOATS, INTS, REALS, DType, bool_
-from rlx.ir.opdef import EXACT, Array, Attr, OpDef, Tolerance
+from rlx.errors import TypeRuleError
+from rlx.ir.opdef import EXACT, Array, Attr, ErrorSample, OpDef, Sample, Tolerance
 from rlx.ir.types import TensorType
 from rlx.ops._rules import Rng, infer_unary, require_dtype, unary_errors, unary_samples
 
@@ -252,12 +254,28 @@ imag = _complex_row("imag", np.imag, "Imaginary part.", COMPLEX, _infer_real_par
 conj = _complex_row("conj", np.conj, "Complex conjugate.", COMPLEX, infer_unary("conj", COMPLEX), EXACT)
 
 
-def _infer_cast(x: TensorType, dtype: DType) -> tuple[TensorType, ...]:
+def _infer_cast(x: TensorType, dtype: DType, saturate: bool = False) -> tuple[TensorType, ...]:
+    if saturate and not dtype.is_float8:
+        raise TypeRuleError(f"cast: only float8 is saturated, got saturate=True for {dtype}"
+                            "\nhint: casts to integers always saturate; limit others with ops.clip")
     return (x.with_dtype(dtype),)
 
 
-def cast_array(x: Array, dtype: DType) -> Array:
-    """Convert by the numerics contract: truncate and saturate floats to ints, NaN to 0, wrap ints."""
+def _to_float8(x: Array, dtype: DType, saturate: bool) -> Array:
+    """Rounded once, from any real type: integers beyond 2**53 are beyond the range too."""
+    wide = x.astype(np.float64)
+    if saturate:
+        limit = float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
+        wide = np.clip(wide, -limit, limit)
+    return np.asarray(wide.astype(dtype.numpy))
+
+
+def cast_array(x: Array, dtype: DType, saturate: bool = False) -> Array:
+    """Convert by the numerics contract: truncate and saturate floats to ints, NaN to 0, wrap ints.
+
+    With `saturate`, what is beyond the range of a float8 type becomes its largest value, else an infinity
+    or NaN.
+    """
     if dtype.kind == "b":
         return np.asarray(x != 0)
     if x.dtype.kind == "c" and not dtype.is_complex:
@@ -270,13 +288,22 @@ def cast_array(x: Array, dtype: DType) -> Array:
             middle = np.where(low | high, 0, wide).astype(dtype.numpy)
         return np.asarray(np.where(low, info.min, np.where(high, info.max, middle)).astype(dtype.numpy))
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(x.astype(dtype.numpy))
+        return _to_float8(x, dtype, saturate) if dtype.is_float8 else np.asarray(x.astype(dtype.numpy))
 
 
 def _cast_samples(dtype: DType, rng: Rng) -> Any:
-    return [s for to in dtypes.ALL for s in unary_samples(-300.0, 300.0, dtype=to)(dtype, rng)[4:]]
+    kept = (slice(4, None), slice(6, None, 3))
+    found = [s for to in dtypes.ALL for s in unary_samples(-300.0, 300.0, dtype=to)(dtype, rng)[kept[to.is_float8]]]
+    far = unary_samples(-6e4, 6e4)(dtype, rng)
+    return found + [Sample(s.args, {"dtype": to, "saturate": True}) for to in dtypes.FLOAT8 for s in far[-3:]]
 
 
-cast = OpDef("cast", ("x",), _infer_cast, cast_array, "x in another element type.", dtypes=dtypes.ALL,
-             attrs=(Attr("dtype", "dtype"),), traits=frozenset({"elementwise"}), samples=_cast_samples,
-             errors=unary_errors, tolerance=EXACT)
+def _cast_errors() -> list[ErrorSample]:
+    return [*unary_errors(), ErrorSample((np.zeros(2, np.float32),), {"dtype": dtypes.f16, "saturate": True}, "float8")]
+
+
+cast = OpDef("cast", ("x",), _infer_cast, cast_array,
+             "x in another element type. To float8, `saturate` turns what is beyond the range into the largest value, "
+             "as ONNX does; without it, as NumPy does, into an infinity (f8e5m2) or NaN.",
+             dtypes=dtypes.ALL, attrs=(Attr("dtype", "dtype"), Attr("saturate", "bool", False)),
+             traits=frozenset({"elementwise"}), samples=_cast_samples, errors=_cast_errors, tolerance=EXACT)

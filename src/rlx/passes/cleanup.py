@@ -388,7 +388,8 @@ def _simplify(r: Rewriter, node: Node) -> bool:
         single = name != "concat" or len(node.inputs) == 1
         if name == "slice":
             plain = (node.attrs["steps"] or (1,))[0] == 1 and all(s > 0 for s in node.attrs["steps"] or ())
-        if x.type == out.type and plain and single:
+        bounds = name == "cast" and node.attrs["saturate"]
+        if x.type == out.type and plain and single and not bounds:
             r.replace(out, x)
             return True
         if x.node.op.name == name and name == "reshape":

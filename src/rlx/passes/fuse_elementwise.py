@@ -25,7 +25,7 @@ def _joins(node: Node) -> bool:
     first = node.inputs[0]
     assert first is not None
     out = node.outputs[0]
-    same_cast = node.op.name == "cast" and first.dtype == out.dtype
+    same_cast = node.op.name == "cast" and first.dtype == out.dtype and not node.attrs["saturate"]
     integer_identity = first.dtype.is_int and node.op.name in ("floor", "ceil", "round", "trunc")
     raises = first.dtype.is_int and node.op.name in ("div", "mod", "fmod", "floor_div", "pow")
     return out.type.is_static and not same_cast and not integer_identity and not raises

@@ -1,4 +1,4 @@
-"""Products read weights stored in half precision as they are: the cast to f32 goes into the kernel.
+"""Products read weights stored in half precision or float8 as they are: the cast to f32 goes into the kernel.
 
 So do few rows by a matrix of halves stored [N, K] that is no weight, such as a cache of keys.
 """
@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from rlx.dtypes import f32
+from rlx.dtypes import f16, f32
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.types import static_shape
 from rlx.passes.cleanup import prune
@@ -15,10 +15,12 @@ from rlx.passes.stored import FEWEST, is_leaf, swaps_last
 
 _PRODUCTS = ("matmul", "fused_matmul", "conv_nhwc")
 FEW_ROWS = 4  # of the kernel matvec
+# The formats of float8 that products read as they are.
+KERNELS = ("f8e4m3fn", "f8e5m2")
 
 
 def half_weights(graph: Graph) -> Graph:
-    """Let products and channels-last convolutions take halves as their second operand.
+    """Let products and channels-last convolutions take halves or float8 as their second operand.
 
     What other kernels read of constants is widened here, once.
     """
@@ -48,19 +50,22 @@ def half_weights(graph: Graph) -> Graph:
             attrs = {"perm_a": None, "perm_b": None, "perm_out": None, "epilogue": ()}
         if perm is not None:
             attrs["perm_b"] = perm
-        new = rewriter.emit(op, [a, rewriter.map[source], *rest], attrs, node)
+        b = rewriter.map[source]
+        if b.dtype.is_float8 and b.dtype.name not in KERNELS:  # all values are halves, and packed as such
+            (b,) = rewriter.graph.emit(TABLE["cast"], [b], {"dtype": f16}, name=f"{node.name}/store", loc=node.loc)
+        new = rewriter.emit(op, [a, b, *rest], attrs, node)
         rewriter.replace(node.outputs[0], new[0])
     return prune(rewriter.finish())
 
 
 def _constant(value: Value) -> bool:
-    """Whether the value is a large constant half, widened."""
+    """Whether the value is a large constant in a storage type, widened."""
     x = value.node.inputs[0] if value.node.op.name == "cast" and value.dtype == f32 else None
-    return x is not None and x.dtype.is_half and x.array is not None and x.array.size >= FEWEST
+    return x is not None and x.dtype.is_stored and x.array is not None and x.array.size >= FEWEST
 
 
 def _half(node: Node) -> tuple[Value, tuple[int, ...] | None] | None:
-    """The half weight behind the second operand, and the transpose on the way."""
+    """The stored weight behind the second operand, and the transpose on the way."""
     a, b = node.inputs[:2]
     assert a is not None and b is not None
     conv = node.op.name == "conv_nhwc"
@@ -76,7 +81,7 @@ def _half(node: Node) -> tuple[Value, tuple[int, ...] | None] | None:
             if conv or perm is not None or node.attrs.get("perm_b") is not None or not swaps_last(at):
                 return None
             perm = tuple(at.attrs["perm"])
-        elif cast or at.inputs[0] is None or not at.inputs[0].dtype.is_half:
+        elif cast or at.inputs[0] is None or not at.inputs[0].dtype.is_stored:
             break
         else:
             cast = True
@@ -91,6 +96,8 @@ def _few_rows(node: Node, b: Value, perm: tuple[int, ...] | None) -> bool:
     """Whether few rows meet a matrix of halves stored [N, K], which is read once and nothing is packed."""
     a = node.inputs[0]
     assert a is not None
+    if b.dtype.is_float8:
+        return False
     order = node.attrs.get("perm_b") or perm
     turned = order is not None and tuple(order) == (*range(b.rank - 2), b.rank - 1, b.rank - 2)
     if not turned or node.attrs.get("perm_a") is not None or not a.type.is_static or not b.type.is_static:

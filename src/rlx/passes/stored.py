@@ -1,7 +1,7 @@
-"""Weights stored in half precision: which operands can be, and how a graph asks for it.
+"""Weights stored in half precision or float8: which operands can be, and how a graph asks for it.
 
-A weight that is stored so reads ``cast(half, f32)``: the cast is exact and never done in memory, because a
-kernel widens in registers (pass `half-weights`). Weights that a graph has in a half type come in this form by
+A weight that is stored so reads ``cast(stored, f32)``: the cast is exact and never done in memory, because a
+kernel widens in registers (pass `half-weights`). Weights that a graph has in a storage type come in this form by
 themselves; `store_weights` brings those of f32 into it, each rounded once.
 """
 
@@ -77,7 +77,7 @@ def _all_take(value: Value, readers: dict[Value, list[tuple[Node, int]]], *, gat
 
 
 def kept_widenings(graph: Graph) -> set[Node]:
-    """Casts of constant halves to f32, and transposes of those, that products alone read: not to be folded."""
+    """Casts of stored constants to f32, and transposes of those, that products alone read: not to be folded."""
     casts = [n for n in graph.nodes if n.op.name == "cast" and _widens(n)]
     if not casts:
         return set()
@@ -92,7 +92,7 @@ def kept_widenings(graph: Graph) -> set[Node]:
 
 def _widens(node: Node) -> bool:
     x, out = node.inputs[0], node.outputs[0]
-    return x is not None and x.dtype.is_half and out.dtype == f32 and out.type.is_static and _size(x) >= FEWEST
+    return x is not None and x.dtype.is_stored and out.dtype == f32 and out.type.is_static and _size(x) >= FEWEST
 
 
 def store_weights(graph: Graph, dtype: DType) -> Graph:

@@ -45,6 +45,10 @@ RLX_GEMM_DECLARE(double, f64)
 typedef rlx_gemm_block_f32 rlx_gemm_block_f16, rlx_gemm_block_bf16;
 void rlx_gemm_rows_f16(const rlx_gemm_block_f16 *g);
 void rlx_gemm_rows_bf16(const rlx_gemm_block_bf16 *g);
+/* Or in float8: see gemm_float8.c. */
+typedef rlx_gemm_block_f32 rlx_gemm_block_f8e4m3fn, rlx_gemm_block_f8e5m2;
+void rlx_gemm_rows_f8e4m3fn(const rlx_gemm_block_f8e4m3fn *g);
+void rlx_gemm_rows_f8e5m2(const rlx_gemm_block_f8e5m2 *g);
 
 /* Shapes of the micro-kernels, rows x panels, and the widest for each number of rows. */
 #define RLX_UPTO1(F, MR) F(MR, 1)

@@ -28,11 +28,6 @@
  * unpack.i4, unpack.u4  args packed u8, y i8/u8; low nibble first; extent n
  * pack.b4             args x u8/i8, packed u8; attrs n; extent ceil(n/2); the
  *   spare nibble of an odd n is 0.
- * f8_encode.f32       args x f32, codes u8; attrs format saturate; extent n
- * f8_decode.f32       args codes u8, y f32; attrs format; extent n
- *   format 0 E4M3FN (0x7E = 448, 0x7F NaN), 1 E5M2 (0x7B = 57344, 0x7C inf),
- *   2 E4M3FNUZ, 3 E5M2FNUZ (0x80 NaN, no -0). Beyond the largest value: that
- *   value with saturate, else infinity (E5M2) or NaN.
  *
  * All loops are written for the compiler's vectoriser; a run of elements with
  * one scale, or with scales that lie side by side, is one loop. */
@@ -235,67 +230,6 @@ static int pack_b4(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t h
     return RLX_OK;
 }
 
-/* mantissa bits, exponent bias, code of the largest value, NaN, what lies beyond */
-typedef struct f8_format {
-    uint32_t mantissa, bias, largest, nan, beyond;
-    int unsigned_zero;
-} f8_format;
-
-static const f8_format f8_formats[4] = {
-    {3, 7, 0x7E, 0x7F, 0x7F, 0},
-    {2, 15, 0x7B, 0x7F, 0x7C, 0},
-    {3, 8, 0x7F, 0x80, 0x80, 1},
-    {2, 16, 0x7F, 0x80, 0x80, 1},
-};
-
-static int f8_encode(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
-    const f8_format p = f8_formats[t->attrs[0] & 3];
-    const uint32_t over = t->attrs[1] ? p.largest : p.beyond, drop = 23 - p.mantissa;
-    const float smallest = ldexpf(1.0f, 1 - (int)p.bias); /* smallest normal */
-    /* adding this aligns the last subnormal bit with the last bit of a float */
-    const float align = ldexpf(1.0f, 1 - (int)p.bias - (int)p.mantissa + 23);
-    const float *x = (const float *)RLX_PTR(t, f, 0);
-    uint8_t *y = (uint8_t *)RLX_PTR(t, f, 1);
-    for (int64_t i = lo; i < hi; i++) {
-        uint32_t u, sub, bias_bits;
-        float a = x[i], aligned;
-        memcpy(&u, &a, 4);
-        const uint32_t sign = u >> 31 << 7;
-        u &= 0x7FFFFFFFu;
-        memcpy(&a, &u, 4);
-        aligned = a + align;
-        memcpy(&sub, &aligned, 4);
-        memcpy(&bias_bits, &align, 4);
-        sub -= bias_bits;
-        uint32_t r = ((u + ((1u << (drop - 1)) - 1) + ((u >> drop) & 1)) >> drop) -
-                     ((127 - p.bias) << p.mantissa);
-        r = a < smallest ? sub : r;
-        r = a >= smallest && r > p.largest ? over : r;
-        r = u > 0x7F800000u ? p.nan : r;
-        y[i] = (uint8_t)(p.unsigned_zero && (r == 0 || r == 0x80) ? r : r | sign);
-    }
-    return RLX_OK;
-}
-
-static int f8_decode(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
-    const int64_t format = t->attrs[0] & 3;
-    const f8_format p = f8_formats[format];
-    float table[256];
-    for (uint32_t c = 0; c < 256; c++) {
-        const uint32_t e = (c & 0x7F) >> p.mantissa, m = c & ((1u << p.mantissa) - 1);
-        float v = e ? ldexpf((float)(m | 1u << p.mantissa), (int)e - (int)p.bias - (int)p.mantissa)
-                    : ldexpf((float)m, 1 - (int)p.bias - (int)p.mantissa);
-        if (!p.unsigned_zero && (c & 0x7F) > p.largest)
-            v = format == 1 && (c & 0x7F) == 0x7C ? INFINITY : NAN;
-        if (p.unsigned_zero && c == 0x80) v = NAN;
-        table[c] = c & 0x80 ? -v : v;
-    }
-    const uint8_t *x = (const uint8_t *)RLX_PTR(t, f, 0);
-    float *y = (float *)RLX_PTR(t, f, 1);
-    for (int64_t i = lo; i < hi; i++) y[i] = table[x[i]];
-    return RLX_OK;
-}
-
 /* One byte at a time: a gather of 16 floats takes as long as 16 loads. */
 #define LOOKUP(S, T)                                                                         \
     static int lookup_##S(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {  \
@@ -338,7 +272,5 @@ const rlx_kernel_row rlx_rows_quant[] = {
     {"unpack.i4", unpack_i4, "", 0},
     {"unpack.u4", unpack_u4, "", 0},
     {"pack.b4", pack_b4, "n", 0},
-    {"f8_encode.f32", f8_encode, "format saturate", 0},
-    {"f8_decode.f32", f8_decode, "format", 0},
     {NULL, NULL, NULL, 0},
 };
