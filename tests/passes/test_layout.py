@@ -188,12 +188,14 @@ def alone(shape, kernel, *, groups=1, strides=1, steps=lambda y: y):
 
 
 ALONE = {
-    "pointwise": ((2, 40, 17, 19), (1, 1), {}, "conv_gathered.f32@nchw"),
-    "strided pointwise": ((1, 40, 33, 35), (1, 1), {"strides": 2}, "conv_gathered.f32@nchw"),
-    "few terms": ((2, 3, 30, 32), (3, 3), {}, "conv_direct.f32@nchw"),
-    "grouped": ((1, 24, 20, 48), (3, 3), {"groups": 6}, "conv_direct.f32@nchw"),
+    "pointwise": ((2, 40, 17, 19), (1, 1), {}, "conv_planes.f32@nchw"),
+    "strided pointwise": ((1, 40, 33, 35), (1, 1), {"strides": 2}, "conv_planes.f32@nchw"),
+    "few terms": ((2, 3, 30, 32), (3, 3), {}, "conv_planes.f32@nchw"),
+    "first layer": ((1, 3, 56, 60), (7, 7), {"strides": 2}, "conv_planes.f32@nchw"),
+    "volume": ((1, 4, 5, 9, 100), (3, 3, 3), {}, "conv_planes.f32@nchw"),
+    "grouped": ((1, 24, 20, 48), (3, 3), {"groups": 6}, "conv_planes.f32@nchw"),
     "depthwise": ((1, 24, 20, 48), (3, 3), {"groups": 24, "strides": 2}, "conv_direct.f32@nchw"),
-    "1-D": ((1, 70, 300), (3,), {}, "conv_gathered.f32@nchw"),
+    "1-D": ((1, 70, 300), (3,), {}, "conv_planes.f32@nchw"),
 }
 
 
@@ -210,7 +212,7 @@ def test_a_residual_runs_on_the_tile_of_a_convolution_that_stands_alone():
         y = alone((2, 40, 17, 19), (1, 1))(x)
         return ops.relu(r - y)
 
-    check(net, x=(2, 40, 17, 19), r=(2, 24, 17, 19), kernels={"conv_gathered.f32@nchw": 1})
+    check(net, x=(2, 40, 17, 19), r=(2, 24, 17, 19), kernels={"conv_planes.f32@nchw": 1})
 
 
 def test_operands_of_other_shapes_stay_outside_a_convolution_that_stands_alone():

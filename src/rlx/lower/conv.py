@@ -6,7 +6,7 @@ from typing import Any
 
 from rlx.dtypes import DType, f32
 from rlx.ir.graph import Node, Value
-from rlx.lower import conv_first, gemm, gemm_conv, gemm_half, winograd
+from rlx.lower import conv_first, conv_planes, gemm, gemm_conv, gemm_half, winograd
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.matmul import epilogue_steps
 from rlx.lower.movement import contiguous_strides, strided_copy
@@ -14,6 +14,8 @@ from rlx.lower.packing import packed
 from rlx.lower.program import Arg, AttrValue, Operand, Transform
 from rlx.ops.conv import geometry
 from rlx.records import replace
+
+_FEW_ROWS = 4  # output channels of a group that do not fill a tile of a product
 
 
 def channels_last_weights(shape: Sequence[int], dtype: DType) -> Transform | None:
@@ -120,8 +122,15 @@ def lower_conv_alone(ctx: Context, node: Node) -> None:
                                                w.dtype, matrix, 5)
     shape = gemm_conv.conv_shape([x_shape[0], *x_shape[2:], x_shape[1]], channels, weight[2:], strides=at.strides,
                                  dilations=at.dilations, pads=at.pads, groups=at.groups)
-    plan = conv_first.plan_conv(shape, clamp=clamp, steps=steps, level=ctx.isa)
-    ctx.call(plan.kernel, [ctx.read(x), ctx.read(w), ctx.write(out), ctx.maybe(b), ctx.work(plan.workspace), *operands],
+    if shape.c > 1 or shape.oc >= _FEW_ROWS:
+        plan = conv_planes.plan_conv(shape, clamp=clamp, steps=steps, level=ctx.isa)
+        pack = conv_planes.plan_pack(shape, ctx.isa)
+        kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, conv_planes.packed_bytes(shape, ctx.isa),
+                                          pack.extent, (pack.kernel, ctx.isa, weight, at.groups)))
+    else:
+        plan, kernel = conv_first.plan_conv(shape, clamp=clamp, steps=steps, level=ctx.isa), ctx.operand(w)
+    ctx.call(plan.kernel,
+             [ctx.read(x), ctx.read(kernel), ctx.write(out), ctx.maybe(b), ctx.work(plan.workspace), *operands],
              plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)
 
 

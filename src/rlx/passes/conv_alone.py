@@ -14,12 +14,14 @@ from rlx.passes import winograd
 from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import Readers
 
-# Measured with images that come from the second cache or farther; see isa/conv_first.c.
+# Measured with images that come from the second cache or farther; see isa/conv_first.c, isa/conv_planes.c.
 _LONG_LINE = 24
+_LONGEST_LINE = {1: 256, 2: 96, 3: 96}  # by dimensions
 _MANY_PIXELS = 256
-_FEW_TERMS = 128
+_FEW_TERMS = 160
 _MOST_TERMS = 640
-_SHORT_KERNEL = 3
+_MOST_TAPS = 1024
+_FEW_CHANNELS = 8
 _FEW_WEIGHTS = 1 << 14
 
 
@@ -78,7 +80,7 @@ def _profits(node: Node) -> bool:
     batch, _, *pixels = static_shape(node.outputs[0].shape, node.name)
     if c == 0 or (len(pixels) == 2 and winograd.takes((oc, c, *kernel), at, (batch, *pixels))):
         return False
-    return _shape_profits(c, kernel, g, pixels)
+    return _shape_profits(c, oc // g.groups, kernel, g, pixels)
 
 
 def _spreads(node: Node) -> bool:
@@ -97,13 +99,12 @@ def _spreads(node: Node) -> bool:
     return many and 0 < c * oc * math.prod(kernel) <= _FEW_WEIGHTS
 
 
-def _shape_profits(c: int, kernel: list[int], g: Geometry, pixels: list[int]) -> bool:
+def _shape_profits(c: int, oc: int, kernel: list[int], g: Geometry, pixels: list[int]) -> bool:
     taps, line = math.prod(kernel), pixels[-1]
     if taps == 1 and g.groups == 1:
         return math.prod(pixels) >= _MANY_PIXELS
-    if line < _LONG_LINE:
+    if line < _LONG_LINE or taps > _MOST_TAPS:
         return False
     if c == 1 or g.groups > 1:
         return c * taps <= _MOST_TERMS
-    long = line >= _MANY_PIXELS and taps <= _SHORT_KERNEL and g.strides[-1] == 1
-    return c * taps <= _FEW_TERMS or long
+    return line >= _LONGEST_LINE[len(kernel)] or c * taps <= _FEW_TERMS or oc < _FEW_CHANNELS
