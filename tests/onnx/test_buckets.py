@@ -62,6 +62,34 @@ def test_a58_minilm_in_four_buckets(file: str, size: str, axes: dict[str, dict[i
     assert model.memory_report().variants == 4
 
 
-def test_r80_extents_of_a_file_are_refused() -> None:
-    with pytest.raises(rlx.ConfigError, match="no extents"):
-        rlx.onnx.load("any.onnx", options=rlx.CompileOptions(extents={"batch": 4}))
+@pytest.mark.models
+@pytest.mark.parametrize(("file", "size"), [(f, s) for f, s, _ in FILES], ids=["int8", "f32"])
+def test_a58_minilm_follows_its_length(file: str, size: str) -> None:
+    """No padding: every length has its own bits, and few of them are compiled."""
+    path = MODELS / file
+    if not path.is_file():
+        pytest.skip("no model file: set RLX_MODELS")
+    model = rlx.load(path, options=rlx.CompileOptions(extents={size: 128}, threads=1))
+    exact = rlx.load(path, threads=1)
+    rng = np.random.default_rng(0)
+    assert isinstance(model, rlx.onnx.Model) and isinstance(exact, rlx.onnx.Model)
+    lengths = [100, 99, 98, 97, 90, 80, 70, 128]
+    for length in lengths:
+        given = feeds(model, length, rng)
+        got = model.run(given)
+        if length in (98, 97, 70, 128):
+            want = exact.run(given)
+            for name in want.keys():
+                assert got[name].tobytes() == want[name].tobytes() and got[name].shape == want[name].shape, (length, name)
+    compiled = model._core.sized.compiled  # type: ignore[attr-defined]
+    assert compiled <= 10
+    report = model.memory_report()
+    assert report.weights < 1.5 * exact.memory_report().weights
+    more = [127, 126, 125, 104, 103, 102]
+    for length in more:
+        model.run(feeds(model, length, np.random.default_rng(0)))
+    before, after = resident(), model._core.sized.compiled  # type: ignore[attr-defined]
+    for length in [*lengths, *more, 96, 95, 79] * 2:  # some are new
+        model.run(feeds(model, length, np.random.default_rng(0)))  # tokens touch pages of the file
+    assert resident() - before < 4 << 20
+    assert model._core.sized.compiled <= after + 2 and after <= compiled + 8  # type: ignore[attr-defined]

@@ -9,7 +9,8 @@ from rlx._kernels import _interp
 from rlx.aot.file import File, LoadedVariant, malformed
 from rlx.aot.values import decode, decode_key, numpy_by_number
 from rlx.errors import BindingError, FormatError
-from rlx.onnx.planned import Declared, PlannedModel
+from rlx.onnx.declared import Declared
+from rlx.onnx.planned import PlannedModel
 from rlx.onnx.plans import ABSENT, Plans
 from rlx.onnx.steps import Finish, Guard, Host, Segment, Start, Step, Views, structure
 

@@ -29,7 +29,8 @@ from rlx.runtime.report import stages_of
 from rlx.runtime.staged import Staged
 
 if TYPE_CHECKING:
-    from rlx.onnx.planned import Declared, PlannedModel
+    from rlx.onnx.declared import Declared
+    from rlx.onnx.planned import PlannedModel
     from rlx.runtime.executable import CompiledGraph
 
 Target = str | os.PathLike[str] | None
@@ -267,7 +268,8 @@ def _step(step: Step, content: _Content, name: str) -> dict[str, Any]:
     if isinstance(step, Start):
         return {"kind": "start"}
     if isinstance(step, Segment):
-        return {"kind": "segment", "variant": content.variant(step.variant), "first": step.first,
+        variant = step.variant if step.again is None else step.again()
+        return {"kind": "segment", "variant": content.variant(variant), "first": step.first,
                 "direct": step.direct, "reads": [[n, list(k)] for n, k in step.reads]}
     if isinstance(step, Views):
         return {"kind": "views", "first": step.first, "views": [[list(k), list(s)] for k, s in step.views]}

@@ -68,7 +68,7 @@ def strided_copy(
     )
 
 
-@lowering("reshape")
+@lowering("reshape", "hold")
 def lower_reshape(ctx: Context, node: Node) -> None:
     """The same bytes."""
     x = node.inputs[0]

@@ -104,7 +104,7 @@ class NodeContext:
 
     def const_ints(self, i: _Int) -> list[_Int]:
         """Operand i as a list of ints."""
-        return [int(v) for v in np.asarray(self.const(i)).reshape(-1)]
+        return self.tracer.graph.numbers(self.const(i))
 
     def opt_ints(self, i: _Int, default: Any = None) -> Any:
         """Operand i as a list of ints, or the default when it is absent."""
@@ -115,6 +115,8 @@ class NodeContext:
         array = np.asarray(self.const(i))
         if array.size != 1:
             raise FormatError(f"operand {i} must be a scalar, got shape {array.shape}")
+        if self.tracer.graph.is_sized(array):
+            return self.tracer.graph.numbers(array)[0]
         return array.reshape(-1)[0].item()
 
     def opt_scalar(self, i: _Int, default: Any = None) -> Any:

@@ -1,8 +1,11 @@
 """Plans by input shapes for one graph of a file, and what runs them."""
 
+import functools
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rlx._kernels import _interp
 from rlx.compiler import compile_static
@@ -10,7 +13,7 @@ from rlx.errors import ExecutionError, FormatError
 from rlx.ir.graph import Graph
 from rlx.onnx.block import Block
 from rlx.onnx.plans import ABSENT, Plans
-from rlx.onnx.steps import Finish, Segment, Step
+from rlx.onnx.steps import Finish, Segment, Slot, Step
 from rlx.onnx.tracer import Frame, Scope, Tracer
 from rlx.options import CompileOptions
 from rlx.runtime.dispatch import log
@@ -19,6 +22,7 @@ from rlx.runtime.variant import Variant, collector_paused, settle
 from rlx.runtime.weights import WeightStore
 
 if TYPE_CHECKING:
+    from rlx.onnx.sized import Sized
     from rlx.onnx.tensors import TensorReader
 
 
@@ -75,18 +79,34 @@ class Core(Plans):
         self.outer = outer
         self.frames = tuple(frames)
         self.declare = declare
+        self.sized: Sized | None = None  # of a main graph: programs by the sizes of its inputs
 
     def twin(self) -> "Core":
         rng = _interp.RunState(self.rng.seed, self.rng.counter, self.rng.backend)
+        other = self._twin(rng)
+        if self.sized is not None:
+            other.sized = self.sized.twin(other)
+        return other
+
+    def _twin(self, rng: _interp.RunState) -> "Core":
         return Core(self.model, self.block, self.inputs, self.outer, self.frames, declare=self.declare, rng=rng)
+
+    def foreign(self) -> list[str]:
+        """As of plans, and why sizes are not followed."""
+        reason = "" if self.sized is None else self.sized.reason
+        return super().foreign() + ([f"sizes are not followed: {reason}"] if reason else [])
+
+    def weights(self, table: Any) -> WeightStore:
+        """Where weights are kept, shared by all programs of the file."""
+        if self.model.store is None:
+            self.model.store = WeightStore(table, self.model.tensors.discard)
+        return self.model.store
 
     def compile(self, graph: Graph) -> Variant:
         """Compile a segment; weights are shared with all others of the file."""
         check = NanCheck(graph, self.model.options.isa) if self.model.options.nan_check else None
         compiled = compile_static(graph, self.model.options)
-        if self.model.store is None:
-            self.model.store = WeightStore(compiled.table, self.model.tensors.discard)
-        variant = Variant(compiled, self.model.store, self.model.threads, self.name, self.rng)
+        variant = Variant(compiled, self.weights(compiled.table), self.model.threads, self.name, self.rng)
         variant.upload({})
         variant.nan_check = check
         log(compiled)
@@ -115,6 +135,8 @@ class Core(Plans):
         """
         try:
             with self.model.lock, collector_paused():
+                if not done and not root.children and (step := self._at_sizes(root, values)) is not None:
+                    return step
                 child = self.trace(root, values, done, threads)
                 self.settle(root)
         except (MemoryError, OverflowError) as error:
@@ -122,6 +144,27 @@ class Core(Plans):
         except RecursionError:
             raise FormatError(f"graph {self.name!r}: graphs and functions are nested too deep") from None
         return child
+
+    def _at_sizes(self, root: Step, values: list[Any]) -> Step | None:
+        """The plan of a program that follows sizes; None if there is none."""
+        if self.sized is None:
+            return None
+        given = {n: v for n, v in zip(self.inputs, values, strict=False) if v is not ABSENT}
+        if not all(isinstance(v, np.ndarray) for v in given.values()):
+            return None
+        shapes = {n: v.shape for n, v in given.items()}
+        variant = self.sized.variant(shapes, {}, 0)
+        if variant is None:
+            return None
+        places, first = {n: i for i, n in enumerate(self.inputs)}, len(self.inputs)
+        program = variant.compiled.program
+        step = Segment(variant, [(p.name, (places[p.name], None)) for p in program.inputs], first,
+                       self.model.options.poison)
+        step.direct, step.again = True, functools.partial(self.sized.ordinary, shapes)
+        results = range(first, first + len(program.outputs))
+        step.add(None, Finish([Slot(i, "", None, None) for i in results], set(results)))
+        root.add(None, step)
+        return step
 
     def trace(self, root: Step, values: list[Any], done: int, threads: int) -> Finish:
         """Import the graph along a run that has executed `done` steps of its plan."""

@@ -4,14 +4,16 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from rlx.errors import ConfigError, FileError, FormatError, RlxError, UnsupportedOpError, file_error
+from rlx.errors import FileError, FormatError, RlxError, UnsupportedOpError, file_error
 from rlx.machine import check_threads
 from rlx.onnx import registry
 from rlx.onnx.block import Block, Reader, domain_of
 from rlx.onnx.core import Core, Shared
+from rlx.onnx.declared import Declared
 from rlx.onnx.functions import has_definition, in_reference
 from rlx.onnx.messages import File, Type, read_file
-from rlx.onnx.planned import Declared, PlannedModel
+from rlx.onnx.planned import PlannedModel
+from rlx.onnx.sized import Sized
 from rlx.onnx.tensors import TensorReader, type_name
 from rlx.options import CompileOptions, default_threads
 from rlx.records import replace
@@ -39,7 +41,8 @@ class Model(PlannedModel):
     """An ONNX model. Made by `rlx.load`.
 
     It is imported and compiled for each combination of input shapes, when that is
-    first met; weights are shared among all of them.
+    first met; weights are shared among all of them. Sizes of ``CompileOptions(extents=...)`` and
+    the lengths of caches are followed instead: few compilations serve all of them.
     """
 
     def __init__(
@@ -68,6 +71,9 @@ class Model(PlannedModel):
             {n: i for i, n in enumerate(block.outputs)},
             _metadata(proto),
         )
+        core = self._core
+        assert isinstance(core, Core)
+        core.sized = Sized(core, inputs, options.extents)
 
 
 def check_supported(block: Block, functions: Mapping[tuple[str, str, str], Block]) -> None:
@@ -127,14 +133,11 @@ def load(source: Any, threads: int | None = None, options: CompileOptions | None
     UnsupportedOpError
         It holds ops that cannot be imported; lists all of them.
     ConfigError
-        The options have extents, which only graphs have.
+        The options have extents of sizes that the file does not name.
     """
     if threads is not None:
         threads = check_threads(threads)
     options = options or CompileOptions()
-    if options.extents:
-        raise ConfigError("ONNX: a file is compiled for the sizes it is given, so options must have no extents, got "
-                          f"{dict(options.extents)}\nhint: rlx.PaddedModel runs it at few sizes")
     if threads is not None:
         options = replace(options, threads=threads)
     if hasattr(source, "SerializeToString"):

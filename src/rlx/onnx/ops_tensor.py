@@ -1,16 +1,20 @@
 """Shapes, data movement, indexing, making tensors."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 
 from rlx import dtypes, ops
-from rlx.errors import FormatError
+from rlx.errors import FormatError, TypeRuleError
+from rlx.ir.dims import product
 from rlx.ir.graph import Value
+from rlx.ir.types import broadcast
 from rlx.onnx import hostcalls
 from rlx.onnx.context import NodeContext, dim, dims
 from rlx.onnx.registry import onnx_op
 from rlx.onnx.tracing import element_count
+from rlx.ops.view import bounds
 
 # Elements of a Range.
 MAX_RANGE = 1 << 34
@@ -37,13 +41,12 @@ def _constant(n: NodeContext) -> Any:
 
 @onnx_op("Shape")
 def _shape(n: NodeContext) -> Any:
-    shape = n.shape(0)
-    return np.asarray(shape[n.int("start", 0) : n.int("end", None)], np.int64)
+    return n.tracer.graph.sizes(n.shape(0)[n.int("start", 0) : n.int("end", None)])
 
 
 @onnx_op("Size")
 def _size(n: NodeContext) -> Any:
-    return np.asarray(int(np.prod(n.shape(0), dtype=object)), np.int64)
+    return n.tracer.graph.sizes((product(n.shape(0)),), scalar=True)
 
 
 @onnx_op("ConstantOfShape")
@@ -53,6 +56,20 @@ def _constant_of_shape(n: NodeContext) -> Any:
         raise FormatError(f"sizes must be >= 0, got {shape}")
     value = np.asarray(n.attr("value", np.zeros(1, np.float32))).reshape(())
     return ops.expand(n.constant(value), shape=shape)
+
+
+def _sized_range(n: NodeContext) -> Any:
+    """A range of integers that is as long as a size that is followed; None if it is none."""
+    graph, items = n.tracer.graph, [n.item(i) for i in range(3)]
+    if not any(map(graph.is_sized, items)):
+        return None
+    if not all(isinstance(i, np.ndarray) and i.dtype.kind in "iu" for i in items):
+        return None
+    start, limit, delta = (graph.numbers(i)[0] for i in items)
+    if delta != 1 or start < 0 or limit < start:
+        return None
+    found = ops.slice(graph.counting(), starts=(start,), stops=(limit,))
+    return found if items[0].dtype == np.int64 else ops.cast(found, dtype=dtypes.of_array(items[0]))
 
 
 def _moving_range(n: NodeContext) -> Any:
@@ -77,7 +94,9 @@ def _moving_range(n: NodeContext) -> Any:
 
 @onnx_op("Range")
 def _range(n: NodeContext) -> Any:
-    moved = _moving_range(n)
+    moved = _sized_range(n)
+    if moved is None:
+        moved = _moving_range(n)
     if moved is not None:
         return moved
     start, limit, delta = (np.asarray(n.const(i)).reshape(()) for i in range(3))
@@ -122,8 +141,8 @@ def _reshape(n: NodeContext) -> Any:
             raise FormatError(f"a size of 0 must stand for an axis of the operand, got {wanted} for {list(have)}")
         wanted = [have[i] if d == 0 else d for i, d in enumerate(wanted)]
     if wanted.count(-1) == 1:
-        rest = int(np.prod([d for d in wanted if d != -1], dtype=object))
-        total = int(np.prod(have, dtype=object))
+        rest: Any = product([d for d in wanted if d != -1])
+        total: Any = product(have)
         if rest == 0 or total % rest:
             raise FormatError(f"{total} elements must fit {wanted}, got shape {list(have)}")
         wanted[wanted.index(-1)] = total // rest
@@ -137,7 +156,7 @@ def _flatten(n: NodeContext) -> Any:
     axis = axis + len(shape) if axis < 0 else axis
     if not 0 <= axis <= len(shape):
         raise FormatError(f"axis must be in [0, {len(shape)}], got {axis}")
-    return n.move(ops.reshape, shape=(int(np.prod(shape[:axis])), int(np.prod(shape[axis:]))))
+    return n.move(ops.reshape, shape=(product(shape[:axis]), product(shape[axis:])))
 
 
 def _axes(axes: Any, rank: int) -> list[int]:
@@ -180,8 +199,10 @@ def _transpose(n: NodeContext) -> Any:
 def _expand(n: NodeContext) -> Any:
     wanted = n.const_ints(1)
     try:
-        shape = np.broadcast_shapes(n.shape(0), tuple(wanted))
-    except ValueError:
+        if any(d < 0 for d in wanted):
+            raise TypeRuleError("negative")
+        shape = broadcast([n.shape(0), tuple(wanted)], "Expand")
+    except TypeRuleError:
         raise FormatError(f"shape {list(n.shape(0))} must broadcast to {wanted}") from None
     return n.move(ops.expand, shape=shape)
 
@@ -216,7 +237,7 @@ def _split(n: NodeContext) -> Any:
 
 def split(n: NodeContext, axis: int, sizes: list[int]) -> list[Any]:
     """Pieces of operand 0 along an axis."""
-    starts = np.cumsum([0, *sizes]).tolist()
+    starts = list(itertools.accumulate(sizes, initial=0))
     return [n.move(ops.slice, starts=(a,), stops=(a + s,), axes=(axis,)) for a, s in zip(starts, sizes, strict=False)]
 
 
@@ -277,8 +298,12 @@ def _slice(n: NodeContext) -> Any:
     shape = n.shape(0)
     first, last = [], []
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        a, b, _ = slice(start, end, step).indices(shape[axis])
-        b = -(1 << 62) if step < 0 and b < 0 else b
+        if step == 1:
+            a, size = bounds(shape[axis], start, end, 1)
+            b = a + size
+        else:
+            a, b, _ = slice(start, end, step).indices(shape[axis])
+            b = -(1 << 62) if step < 0 and b < 0 else b
         first.append(a if a >= 0 else 0)
         last.append(b if a >= 0 else 0)
     return n.move(ops.slice, starts=first, stops=last, axes=axes, steps=steps)

@@ -13,10 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx import dtypes
-from rlx._kernels import _interp, _text
+from rlx._kernels import _interp
 from rlx._kernels._route import Route
 from rlx.errors import BindingError, BindingTypeError, ConfigError, UnknownNameError
 from rlx.machine import check_threads
+from rlx.onnx.declared import (
+    LENGTH,
+    LENGTH_NEXT,
+    CacheOf,
+    Declared,
+    Dim,
+    ModelSignature,
+    fit_declared,
+)
 from rlx.onnx.elements import numpy_type
 from rlx.onnx.plans import ABSENT, Plans
 from rlx.onnx.steps import Guard, Segment, Step, Test
@@ -27,73 +36,13 @@ from rlx.runtime.stateful import Stateful
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
     from rlx.ir.graph import Graph
+    from rlx.onnx.caches import CacheRuns
     from rlx.options import CompileOptions, RngOptions
     from rlx.runtime.dispatch import DispatchReport
     from rlx.runtime.manifest import IoDtypeManifest
     from rlx.runtime.report import Explanation, MemoryReport, Profile
     from rlx.runtime.state import Handles
     from rlx.runtime.variant import Variant
-
-Dim = int | str | None
-
-
-@record(frozen=True)
-class Declared:
-    """What the file declares about an input or output. The rank of an input is checked, and sizes above 0.
-
-    Attributes
-    ----------
-    kind : str
-        `tensor`, `sequence`, `optional` or `map`.
-    dtype : str
-        Element type of the tensor, or of those inside.
-    shape : tuple of int, str or None, optional
-        None when the rank is open.
-    default : bool
-        The input may be left out.
-    """
-
-    kind: str
-    dtype: str
-    shape: tuple[Dim, ...] | None
-    default: bool = False
-    code: int = 0
-    inner: "Declared | None" = None
-
-    @property
-    def sizes(self) -> tuple[int | None, ...] | None:
-        """The shape with None for what is open: names, and sizes that no exporter can mean (0 and below)."""
-        if self.shape is None:
-            return None
-        return tuple([d if isinstance(d, int) and d > 0 else None for d in self.shape])
-
-    def __str__(self) -> str:
-        if self.kind != "tensor":
-            return f"{self.kind}({self.inner or self.dtype})"
-        dims = "..." if self.shape is None else ", ".join("?" if d is None else str(d) for d in self.shape)
-        return f"{self.dtype}[{dims}]"
-
-
-@record(frozen=True)
-class ModelSignature:
-    """Names and types of inputs and outputs, in order."""
-
-    inputs: dict[str, Declared]
-    outputs: dict[str, Declared]
-
-    def __str__(self) -> str:
-        from rlx.runtime.report import table_text
-
-        rows = [("input", k, str(t), "optional" if t.default else "") for k, t in self.inputs.items()]
-        rows += [("output", k, str(t), "") for k, t in self.outputs.items()]
-        return table_text(("", "name", "type", ""), rows)
-
-    def _repr_html_(self) -> str:
-        from rlx.runtime.report import table_html
-
-        rows = [("input", k, str(t)) for k, t in self.inputs.items()]
-        return table_html(("", "name", "type"), rows + [("output", k, str(t)) for k, t in self.outputs.items()])
-
 
 class Guarded:
     """Executors of whole models by what the plan asks of some inputs."""
@@ -161,6 +110,7 @@ class PlannedModel(Stateful, LifeCycle):
         self._index = index
         self._metadata = metadata
         self._handles: Handles | None = None  # made when the first one is bound
+        self._cache_runs: CacheRuns | None = None  # made with the first cache that has no length of its own
         self._required = tuple(n for n, t in inputs.items() if not t.default)
         self._direct: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._fast = not options.poison and not options.nan_check and options.busy != "wait"
@@ -302,12 +252,86 @@ class PlannedModel(Stateful, LifeCycle):
             self._handles = Handles(f"model {self.name!r}", inputs, outputs)
         return self._handles
 
+    @property
+    def _grows(self) -> bool:
+        """Whether there are caches that have no length of their own."""
+        return self._handles is not None and LENGTH in self._handles.cells and self._cache_runs is not None
+
+    def _caches(self) -> "CacheRuns":
+        """What runs this model with caches.
+
+        Raises
+        ------
+        BindingError
+            The model was loaded from an ahead-of-time file: what it would compile is not there.
+        """
+        if self._cache_runs is None:
+            sized = getattr(self._core, "sized", None)
+            if sized is None:
+                raise BindingError(f"model {self.name!r}: caches of growing inputs need the ONNX file, got an "
+                                   "ahead-of-time one")
+            from rlx.onnx.caches import CacheRuns
+
+            self._cache_runs = CacheRuns(self, sized)
+        return self._cache_runs
+
+    def bind_handle(
+        self, name: str, array: Any, *, axis: int | None = None, capacity: int | None = None, length: str | None = None
+    ) -> None:
+        """As of an executable; a cache may have no `length` if an output is this input with rows behind it.
+
+        How much of such caches is valid is a handle of its own, ``cache_length``, that runs count up. They are
+        written in place, and their lengths are no new programs. See `bind_caches`.
+
+        Raises
+        ------
+        UnknownNameError, BindingError
+            No such input (or output), or another shape or element type; nothing grows along that axis.
+        """
+        state = self._state()
+        grows = axis is not None and length is None and name in self._inputs
+        if grows and not isinstance(axis, bool) and isinstance(axis, int):
+            self._caches().declare(state, name, axis, len(self._inputs[name].sizes or ()))
+            length = LENGTH
+        state.bind(name, array, axis, capacity, length)
+        if grows and LENGTH_NEXT not in state.links:
+            state.link(LENGTH_NEXT, LENGTH)
+
+    def bind_caches(self, capacity: int, sizes: Mapping[str, int] | None = None) -> "dict[str, CacheOf]":
+        """Bind and link all outputs that are an input with rows behind it, empty.
+
+        Parameters
+        ----------
+        capacity : int
+            Most rows of each.
+        sizes : mapping of str to int, optional
+            Of other open axes by the names in the file, such as ``{"batch_size": 4}``; 1 by default.
+
+        Returns
+        -------
+        dict of str to CacheOf
+            By output: the input that it grows, and the axis. Empty if there is none.
+
+        Raises
+        ------
+        BindingError
+            The capacity is not a positive int, or sizes do not fit the declared ones.
+        """
+        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
+            raise BindingError(f"bind_caches: capacity must be a positive int, got {capacity!r}")
+        return self._caches().bind_all(capacity, sizes or {})
+
     def _run_stateful(
         self, handles: "Handles", inputs: Mapping[str, Any], threads: int | None, out: Any
     ) -> _interp.Outputs:
         """Run with handles as defaults, and take linked outputs."""
         if threads is not None:
             threads = check_threads(threads)
+        if self._grows and self._cache_runs is not None:
+            if self._options.busy == "wait":
+                with self._lock:
+                    return self._cache_runs.run(handles, inputs, threads, out)
+            return self._cache_runs.run(handles, inputs, threads, out)
         if self._options.busy == "wait":
             with self._lock:
                 return self._run_in_steps(handles, inputs, threads, out)
@@ -413,7 +437,9 @@ class PlannedModel(Stateful, LifeCycle):
     # -- life cycle ------------------------------------------------------------------------
 
     def _programs(self) -> "list[Variant]":
-        return [s.variant for s in self._core.segments()]
+        sized = getattr(self._core, "sized", None)
+        found = [s.variant for s in self._core.segments()] + ([] if sized is None else sized.programs())
+        return list({id(v): v for v in found}.values())
 
     def _what(self) -> str:
         return f"model {self.name!r}"
@@ -424,7 +450,7 @@ class PlannedModel(Stateful, LifeCycle):
     def _let_go(self) -> None:
         self._core = Plans(self._core.name)
         self._direct = {}
-        self._handles = None
+        self._handles = self._cache_runs = None
         for name in ("_shared", "_file"):  # weights, and the map of the file
             self.__dict__.pop(name, None)
 
@@ -437,6 +463,9 @@ class PlannedModel(Stateful, LifeCycle):
         other._lock = threading.Lock()
         if self._handles is not None:
             other._handles = self._handles.fork()
+        other._cache_runs = None
+        if self._cache_runs is not None:
+            other._caches()
         _LIVE.add(other)
         return other
 
@@ -472,6 +501,9 @@ class PlannedModel(Stateful, LifeCycle):
         from rlx.aot.pickles import model_of
         from rlx.aot.save import pickled
 
+        if self._grows:
+            raise BindingError(f"model {self.name!r}: must have no caches that grow when it is pickled, got {LENGTH!r}"
+                               "\nhint: unbind_handle them, and keep what read_handle gives")
         return model_of, (pickled(self),)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PlannedModel":
@@ -501,8 +533,8 @@ class PlannedModel(Stateful, LifeCycle):
         return dict(self._metadata)
 
     def _variants(self) -> "list[Variant]":
-        found = [s.variant for s in self._core.segments()]
-        if not self._core.plans:
+        found = self._programs()
+        if not self._core.plans and not found:
             raise BindingError(
                 f"model {self.name!r}: must have been run before this report\nhint: run it once, or pass inputs"
             )
@@ -534,6 +566,7 @@ class PlannedModel(Stateful, LifeCycle):
         from rlx.runtime.report import Profile
 
         repeat = check_repeat(repeat)
+        before = self.fork() if self._grows else None  # a longer cache is another program
         self.run(inputs)
         variants = self._path(inputs)
         spent = [np.zeros(len(v.linked), np.int64) for v in variants]
@@ -541,6 +574,8 @@ class PlannedModel(Stateful, LifeCycle):
             for v, s in zip(variants, spent, strict=True):
                 v.executor.spent = s
             for _ in range(repeat):
+                if before is not None:
+                    self.restore(before)
                 self.run(inputs)
         finally:
             for v in variants:
@@ -552,6 +587,8 @@ class PlannedModel(Stateful, LifeCycle):
 
     def _path(self, inputs: Mapping[str, Any]) -> "list[Variant]":
         """Variants that a run with these inputs goes through; it has been run."""
+        if self._grows and self._cache_runs is not None and self._cache_runs.used is not None:
+            return [self._cache_runs.used]
         if self._handles is not None:
             inputs = self._handles.feed(dict(inputs))
         values = self._bind(inputs)
@@ -601,68 +638,3 @@ class Explanations:
 
     def _repr_html_(self) -> str:
         return "".join(s._repr_html_() for s in self.segments)
-
-
-def strings(array: Any, what: str) -> Any:
-    """An array whose elements are all `str`; bytes are UTF-8.
-
-    Raises
-    ------
-    BindingTypeError
-        An element is something else.
-    """
-    if _text.check(array):
-        return array
-    items = array.astype(object).reshape(-1).tolist()
-    try:
-        found = [str(v) if isinstance(v, str) else v.decode() if isinstance(v, bytes) else None for v in items]
-    except UnicodeDecodeError as error:
-        raise BindingTypeError(f"{what}: bytes must be UTF-8, got {error}") from None
-    if None in found:
-        bad = items[found.index(None)]
-        raise BindingTypeError(f"{what}: every element must be a string, got {type(bad).__name__}")
-    made = np.empty(len(found), object)
-    made[:] = found
-    return made.reshape(array.shape)
-
-
-def fit_declared(value: Any, declared: Declared, what: str, sized: bool = True) -> Any:
-    """A value of the declared type, or an error; elements of sequences (`sized` false) may differ in size."""
-    from rlx.runtime.binding import fit, shape_of
-
-    if declared.kind == "optional":
-        inner = declared.inner
-        assert inner is not None
-        return None if value is None else fit_declared(value, inner, what, sized)
-    if declared.kind == "sequence":
-        inner = declared.inner
-        assert inner is not None
-        if isinstance(value, np.ndarray) or not isinstance(value, Sequence):
-            raise BindingTypeError(f"{what}: must be a list of arrays, got {type(value).__name__}")
-        return [fit_declared(v, inner, f"{what}, element {i}", False) for i, v in enumerate(value)]
-    if declared.kind == "map":
-        if not isinstance(value, Mapping):
-            raise BindingTypeError(f"{what}: must be a mapping, got {type(value).__name__}")
-        return dict(value)
-    known = dtypes.from_onnx(declared.code)
-    if known is not None:
-        array = fit(value, known, shape_of(value, what), what)
-    elif declared.code:
-        want = numpy_type(declared.code, what)
-        array = np.asarray(value)
-        if want.kind == "O":
-            if array.dtype.kind not in "OUST":
-                raise BindingTypeError(f"{what}: must be strings, got {array.dtype}")
-            array = strings(array, what)
-        elif array.dtype != want:
-            raise BindingTypeError(f"{what}: dtype must be {want}, got {array.dtype}")
-    else:
-        array = np.asarray(value)
-    sizes = declared.sizes
-    if sizes is None:
-        return array
-    if array.ndim != len(sizes):
-        raise BindingError(f"{what}: rank must be {len(sizes)} ({declared}), got shape {array.shape}")
-    if sized and any(d is not None and d != n for d, n in zip(sizes, array.shape, strict=True)):
-        raise BindingError(f"{what}: shape must be as declared, {declared}, got {array.shape}")
-    return array

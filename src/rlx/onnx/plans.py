@@ -117,4 +117,6 @@ def _segments(roots: Iterable[Step]) -> list[Segment]:
 def _held(segment: Segment) -> int:
     """Bytes of a segment that no other shares, roughly."""
     variant = segment.variant
+    if segment.again is not None:
+        return CALL_BYTES * len(variant.linked)
     return int(variant.scratch.nbytes) + CALL_BYTES * len(variant.linked)

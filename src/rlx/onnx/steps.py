@@ -121,6 +121,8 @@ class Segment(Step):
         self.reads = reads
         self.first = writes
         self.direct = False  # it is the whole model: its outputs are the model's
+        # Compiles it in the ordinary way, if it is a copy of another size's program, whose scratch it uses.
+        self.again: Callable[[], Variant] | None = None
 
     def run(self, values: list[Any], threads: int) -> Any:
         """Run the program on arrays that exist."""

@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from rlx.errors import RlxError
 from rlx.ir.graph import CONSTANT, INPUT, Graph, Node, Value
 from rlx.ir.opdef import Array, OpDef
+from rlx.ir.traced import Trace, trace_of
 from rlx.reference import evaluate_op
 
 # Integer and bool results up to this many elements are computed while importing.
@@ -15,6 +18,12 @@ PROBE_NODES = 256
 PROBE_ELEMENTS = 4096
 # Inputs of up to this many elements (shapes, flags, scales) may become part of the key of a plan; larger ones are data.
 GUARD_ELEMENTS = 64
+
+
+def _op(name: str) -> OpDef:
+    from rlx.ops import TABLE
+
+    return TABLE[name]
 
 
 def element_count(value: Value) -> int:
@@ -35,10 +44,17 @@ class TraceGraph(Graph):
         Name for the nodes that are emitted now.
     pure : set of Value
         Values that depend on constants alone.
+    trace : Trace, optional
+        A size is followed (`rlx.ir.traced`): arrays made from it are known at every extent, and are not constants.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, trace: Trace | None = None) -> None:
         super().__init__(name)
+        self.trace = trace
+        self._tables: dict[int, tuple[Array, Array]] = {}  # by identity: an array, and its values at all extents
+        self._folds: dict[Any, list[Array]] = {}
+        self._held: dict[Value, Value] = {}
+        self._count: Value | None = None
         self.track_source = False
         self.place = ""
         self.pure: set[Value] = set()
@@ -49,6 +65,7 @@ class TraceGraph(Graph):
     def dismantle(self) -> None:
         super().dismantle()
         self.pure, self.capture_inputs, self.transplanted, self._constants = set(), {}, {}, {}
+        self._tables, self._folds, self._held, self._count = {}, {}, {}, None
 
     def of_array(self, array: Array) -> Value:
         """The constant for an array, one per array object."""
@@ -79,6 +96,8 @@ class TraceGraph(Graph):
     ) -> tuple[Value, ...]:
         known = not op.has("random") and not op.has("stateful") and not op.has("dynamic")
         known = known and all(v is None or v in self.pure for v in inputs)
+        if self.trace is not None and known:
+            return self._emit_traced(op, inputs, attrs, name, loc)
         if known and all(v is None or v.array is not None for v in inputs):
             folded = self._fold(op, inputs, attrs)
             if folded is not None:
@@ -87,6 +106,125 @@ class TraceGraph(Graph):
         if known:
             self.pure.update(results)
         return results
+
+    # -- a size that is followed ------------------------------------------------------
+
+    def numbers(self, array: Any) -> list[Any]:
+        """The elements of an array of integers, traced where they are made from the size."""
+        held = self._tables.get(id(array))
+        if held is None or self.trace is None:
+            return [int(v) for v in np.asarray(array).reshape(-1)]
+        table = held[1]
+        return [self.trace.number(table[:, k]) for k in range(table.shape[1])]
+
+    def sizes(self, shape: Sequence[Any], scalar: bool = False) -> Array:
+        """Sizes as an array, of rank 0 if it is one, which keeps what is known of them."""
+        array = np.asarray([int(d) for d in shape], np.int64)
+        if scalar:
+            array = array.reshape(())
+        if self.trace is not None and trace_of(tuple(shape)) is not None:
+            n = len(self.trace.valid)
+            self._remember(array, np.stack([np.broadcast_to(getattr(d, "values", d), (n,)) for d in shape], 1))
+        return array
+
+    def is_sized(self, array: Any) -> bool:
+        """Whether an array is made from the size that is followed."""
+        return id(array) in self._tables
+
+    def counting(self) -> Value:
+        """0, 1, 2, ... as a value that is no constant, more than any extent needs."""
+        assert self.trace is not None
+        if self._count is None:
+            (self._count,) = super().emit(
+                _op("hold"), [self.constant(np.arange(4 * len(self.trace.valid) + 64, dtype=np.int64))], {}, loc="")
+        return self._count
+
+    def _remember(self, array: Array, table: Array) -> None:
+        """Keep the values of an array at all extents, unless they are the same."""
+        if (table != table[self.trace.at if self.trace else 0]).any():
+            self._tables[id(array)] = array, table
+
+    def _emit_traced(
+        self, op: OpDef, inputs: Sequence[Value | None], attrs: Mapping[str, Any], name: str | None, loc: str | None
+    ) -> tuple[Value, ...]:
+        """A node on constants, of which some are made from the size, or whose attributes are."""
+        by_size = trace_of(list(attrs.values())) is not None
+        sized = [v for v in inputs if v is not None and id(v.array) in self._tables]
+        if not by_size and all(v is None or v.array is not None for v in inputs):
+            folded = self._fold_everywhere(op, inputs, attrs) if sized else self._fold(op, inputs, attrs)
+            if folded is not None:
+                return folded
+        given = list(inputs)
+        if by_size or sized:
+            given = [None if v is None else self._leave(v, by_size) for v in inputs]
+        results = super().emit(op, given, attrs, name=name or self.place or None, loc=loc or "")
+        if not (by_size or sized):
+            self.pure.update(results)
+        return results
+
+    def _leave(self, value: Value, hold: bool) -> Value:
+        """A constant as a value that is computed by every run."""
+        table = self._tables.get(id(value.array))
+        if table is not None:
+            return self._computed(value, table[1])
+        if hold and value not in self._held:
+            (self._held[value],) = super().emit(_op("hold"), [value], {}, loc="")
+        return self._held.get(value, value)
+
+    def _computed(self, value: Value, table: Array) -> Value:
+        """The integers of a table, read from a sequence that counts."""
+        assert self.trace is not None
+        count = self.counting()
+        most = count.shape[0]
+        assert isinstance(most, int)
+        if table.min(initial=0) < 0 or table.max(initial=0) >= most - 1 or table.dtype == np.bool_ or not table.size:
+            self.trace.end("a constant is made from the extent")
+            return value
+        parts = []
+        for k in range(table.shape[1]):
+            at = self.trace.number(table[:, k])
+            parts.append(super().emit(_op("slice"), [count], {"starts": (at,), "stops": (at + 1,)}, loc="")[0])
+        whole = parts[0] if len(parts) == 1 else super().emit(_op("concat"), parts, {"axis": 0}, loc="")[0]
+        if value.shape != whole.shape:
+            (whole,) = super().emit(_op("reshape"), [whole], {"shape": value.shape}, loc="")
+        if value.dtype != whole.dtype:
+            (whole,) = super().emit(_op("cast"), [whole], {"dtype": value.dtype}, loc="")
+        return whole
+
+    def _fold_everywhere(
+        self, op: OpDef, inputs: Sequence[Value | None], attrs: Mapping[str, Any]
+    ) -> tuple[Value, ...] | None:
+        """As `_fold`, with the values at all extents; those at which the results have other shapes are ruled out."""
+        here = self._fold(op, inputs, attrs)
+        if here is None or self.trace is None:
+            return None
+        columns = [None if v is None else self._tables.get(id(v.array)) for v in inputs]
+        key = (op.name, repr(op.normal_attrs(attrs)),
+               *(None if v is None or v.array is None else (v.array.dtype.str, v.array.shape, v.array.tobytes())
+                 for v in inputs),
+               *(None if c is None else c[1].tobytes() for c in columns))
+        found = self._folds.get(key)
+        if found is None:
+            found = []
+            for e in range(len(self.trace.valid)):
+                arrays = [None if v is None else v.array if c is None or v.array is None
+                          else c[1][e].reshape(v.array.shape) for v, c in zip(inputs, columns, strict=True)]
+                try:
+                    rows = evaluate_op(op, arrays, attrs)
+                except (RlxError, ArithmeticError, ValueError, IndexError):
+                    rows = ()
+                if [r.shape for r in rows] != [v.shape for v in here]:
+                    self.trace.valid[e] = False
+                    rows = tuple(v.array for v in here if v.array is not None)
+                for i, r in enumerate(rows):
+                    if e == 0:
+                        found.append(np.empty((len(self.trace.valid), r.size), r.dtype))
+                    found[i][e] = r.reshape(-1)
+            self._folds[key] = found
+        for v, table in zip(here, found, strict=True):
+            if v.array is not None:
+                self._remember(v.array, table)
+        return here
 
     def _fold(self, op: OpDef, inputs: Sequence[Value | None], attrs: Mapping[str, Any]) -> tuple[Value, ...] | None:
         if any(v is not None and element_count(v) > FOLD_ELEMENTS for v in inputs):

@@ -56,6 +56,15 @@ reshape = OpDef(
 )
 
 
+hold = OpDef(
+    "hold", ("x",), lambda x: (x,), lambda x: x,
+    "x itself, without a copy. What is computed from it is left to the run, also if x is constant: a constant made for "
+    "one size would not serve another.",
+    dtypes=dtypes.ALL, traits=frozenset({"held"}), samples=lambda dtype, rng: [Sample((data(rng, dtype, 3, 5),))],
+    tolerance=EXACT, errors=list,
+)
+
+
 def _infer_transpose(x: TensorType, perm: tuple[int, ...]) -> tuple[TensorType, ...]:
     if sorted(perm) != list(range(x.rank)):
         raise TypeRuleError(f"transpose: perm must be a permutation of 0..{x.rank - 1}, got {perm}")

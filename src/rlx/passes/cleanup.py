@@ -227,7 +227,7 @@ def _packed_transposed(graph: Graph) -> set[Node]:
 
 def _foldable(node: Node, any_size: bool = False) -> bool:
     op = node.op
-    if op.has("leaf") or op.has("random") or op.has("stateful") or op.has("dynamic") or op.has("control"):
+    if op.traits & {"leaf", "random", "stateful", "dynamic", "control", "held"}:
         return False
     if any(not v.type.is_static for v in node.outputs):
         return False

@@ -357,12 +357,12 @@ class Handles:
             program = executor.source
             executor.wiring = wiring = self.wire(program.inputs, program.outputs, over_inputs(program))
         for _, cell, port in wiring.rows:
-            self._check_room(cell, port)
+            self.check_room(cell, port)
         targets = wiring.targets(given, out, set() if out is None else _given_outputs(out), kept)
         results = executor.run(given, threads, targets)
         wiring.absorb(results.values_)
         if wiring.rows:
-            self._append([(cell, results[i]) for i, cell, _ in wiring.rows])
+            self.append([(cell, results[i]) for i, cell, _ in wiring.rows])
         return results
 
     def adopt(self, results: Any, copy: bool) -> None:
@@ -371,19 +371,22 @@ class Handles:
         for output, link in self.links.items():
             if link.append:
                 rows.append((self.cells[link.handle], results[output]))
-                self._check_room(*rows[-1])
-        for output, link in self.links.items():
+                self.check_room(*rows[-1])
+        self.take({o: k for o, k in self.links.items() if not k.append}, results, copy)
+        self.append(rows)
+
+    def take(self, links: Mapping[str, Link], results: Any, copy: bool) -> None:
+        """Take whole outputs as new values; they are copied if the caller may write them."""
+        for output, link in links.items():
             array, cell = results[output], self.cells[link.handle]
-            if link.append:
-                continue
             if copy:
                 cell.put(array)
             else:
                 array.flags.writeable = False
                 cell.adopt(array)
-        self._append(rows)
 
-    def _check_room(self, cell: Cell, rows: Any) -> None:
+    def check_room(self, cell: Cell, rows: Any) -> None:
+        """Raise unless new rows fit behind the valid part of a cache."""
         assert cell.axis is not None
         n, have, room = rows.shape[cell.axis], cell.valid() or 0, cell.array.shape[cell.axis]
         if have + n > room:
@@ -391,7 +394,7 @@ class Handles:
             raise BindingError(f"cache {name!r} of {self.place}: length and new rows must fit the capacity {room}, "
                                f"got {have} and {n}\nhint: truncate it, or bind it with a larger capacity")
 
-    def _append(self, rows: Sequence[tuple[Cell, Array]]) -> None:
+    def append(self, rows: Sequence[tuple[Cell, Array]]) -> None:
         """Put new rows behind the valid part of caches, then raise their lengths."""
         grown: dict[int, tuple[Cell, int]] = {}
         for cell, array in rows:
