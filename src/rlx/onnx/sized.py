@@ -20,7 +20,7 @@ from rlx.ir.types import TensorType, normal_axis
 from rlx.onnx.declared import LENGTH, LENGTH_NEXT, CacheOf, Declared
 from rlx.onnx.elements import numpy_type
 from rlx.onnx.steps import Start
-from rlx.onnx.tracer import NotStaticError, Scope, Tracer
+from rlx.onnx.tracer import NotStaticError, Scope, Tracer, placed
 from rlx.onnx.tracing import TraceGraph
 from rlx.records import record
 from rlx.runtime import kernels
@@ -30,7 +30,7 @@ from rlx.runtime.family import Families, Place
 from rlx.runtime.variant import Variant, collector_paused
 
 if TYPE_CHECKING:
-    from rlx.onnx.block import Block
+    from rlx.onnx.block import Block, NodeDef
     from rlx.onnx.core import Core
 
 # Vectors of sizes that the next one is compared with, to learn which sizes move together.
@@ -45,6 +45,13 @@ class SizeTracer(Tracer):
     def __init__(self, core: "Core", trace: Trace | None) -> None:
         super().__init__(core, Start(), [], 0, 1)
         self.graph = TraceGraph(core.name, trace)
+
+    def run_node(self, node: "NodeDef", scope: Scope) -> None:
+        """Emit one node; what it would need of a run is told with its place."""
+        try:
+            super().run_node(node, scope)
+        except NotStaticError as error:
+            raise placed(error, node.place) from None
 
     def peek(self, item: Any) -> Any:
         """The item's value if it is a constant."""

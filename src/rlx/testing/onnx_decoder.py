@@ -50,8 +50,8 @@ def decoder(layers: int = 2, heads: int = 2, kv_heads: int | None = None, dim: i
     n("Range", [zero, "total", one], "keys")
     h = n("Add", [n("Gather", [w("embed", vocab, width), "input_ids"], "tokens", axis=0),
                   n("Gather", [w("place", positions, width), "places"], "placed", axis=0)], "h0")
-    n("LessOrEqual", [n("Unsqueeze", ["keys", first], "key_row"), n("Unsqueeze", ["places", c("last", [-1])], "query_column")],
-      "causal")
+    n("Unsqueeze", ["places", c("last", [-1])], "query_column")
+    n("LessOrEqual", [n("Unsqueeze", ["keys", first], "key_row"), "query_column"], "causal")
     n("Unsqueeze", [n("Cast", ["attention_mask"], "mask", to=TensorProto.BOOL), c("middle", [1, 2])], "mask4")
     n("Where", [n("And", ["causal", "mask4"], "seen"), c("nothing", 0, F), c("hidden", -np.inf, F)], "bias")
     sizes = [n("Unsqueeze", ["batch", first], "batch1"), n("Unsqueeze", ["seq", first], "seq1")]
@@ -100,5 +100,6 @@ def decoder(layers: int = 2, heads: int = 2, kv_heads: int | None = None, dim: i
                *(port(name, TensorProto.FLOAT, ["batch_size", kv, "total_sequence_length", dim]) for name in grown)]
     graph = helper.make_graph(nodes, "decoder", inputs, outputs,
                               [numpy_helper.from_array(a, k) for k, a in weights.items()])
-    made: bytes = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    file = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    made: bytes = file.SerializeToString()
     return made
