@@ -37,7 +37,7 @@ INDEX = {
         "matmul", "fused_matmul",
     ),
     "movement": (
-        "reshape", "transpose", "expand", "slice", "concat",
+        "reshape", "hold", "transpose", "expand", "slice", "concat",
     ),
     "nms": (
         "non_max_suppression_bounded",

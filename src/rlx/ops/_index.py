@@ -99,6 +99,6 @@ INDEX = {
         "hard_sigmoid", "swish", "shrink", "clip", "isnan", "isfinite", "isinf", "abs", "real", "imag", "conj", "cast",
     ),
     "view": (
-        "reshape", "transpose", "expand", "slice", "concat",
+        "reshape", "hold", "transpose", "expand", "slice", "concat",
     ),
 }
