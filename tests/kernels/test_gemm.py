@@ -8,6 +8,7 @@ import pytest
 
 from rlx.lower import gemm
 from rlx.lower.context import workspaces
+from rlx.lower.program import EwRef
 from rlx.runtime import kernels
 from rlx.testing.kernels import call_kernel
 
@@ -276,6 +277,61 @@ def test_matvec(dtype, level, guarded):
                             batch=[(2, 1200, 30, 40)], level=level)
     run(plan, [a, x, out, one], level)
     np.testing.assert_allclose(out, np.clip(np.einsum("bmk,bk->bm", a, x) + 1, 0, 2), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("m", "n", "k", "kind"), [
+    (1, 1, 1, gemm.EPI_FULL), (21, 50, 40, gemm.EPI_FULL), (33, 37, 800, gemm.EPI_SAME), (15, 129, 0, gemm.EPI_FULL),
+    (29, 65, 9, gemm.EPI_SAME), (100, 33, 130, gemm.EPI_FULL),
+])  # fmt: skip
+def test_an_operand_added_in_registers_has_the_bits_of_a_step(m, n, k, kind, dtype, level):
+    ews = kernels.table(level)
+    a, b, ldo = random(2, m, k, dtype=dtype), random(k, n, dtype=dtype), n + 3
+    size, bias, packed = a.itemsize, random(n, dtype=dtype), pack(b, level, dtype)
+    ld = ldo if kind == gemm.EPI_SAME else n
+    extra = random(2 * m, ld, dtype=dtype)
+    batch = ((2, m * k, 0, m * ldo),)
+    for swap in (0, gemm.EPI_SWAP):
+        for then in ([], [("relu", ())], [("clip", (-0.25, 0.5))], [("neg", ()), ("relu", ())]):
+            results = []
+            for named in (True, False):  # by name what goes to registers, by address what stays a step
+
+                def ref(op, named=named, then=then):
+                    name = f"{op}.{dtype}"
+                    return EwRef(name) if named and len(then) < 2 else ews.ew(name).address
+
+                first = EwRef(f"add.{dtype}") if named else ews.ew(f"add.{dtype}").address
+                steps = [gemm.Step(first, kind | swap, 5, ld, size),
+                         *[gemm.Step(ref(op), size=size, params=params) for op, params in then]]
+                plan = gemm.plan_matmul(m, n, k, batch=batch, ldo=ldo, dtype=dtype, steps=steps, level=level)
+                out = np.full((2 * m, ldo), np.nan, a.dtype)
+                run(plan, [a, packed, out, bias, extra], level, threads=2, grain=1)
+                results.append((plan.attrs["addend"], out[:, :n]))
+            assert [r[0] for r in results] == [5, -1]
+            np.testing.assert_array_equal(results[0][1], results[1][1])
+            assert not np.isnan(results[0][1]).any()
+
+
+def test_what_stays_a_step():
+    full = gemm.Step(EwRef("add.f32"), gemm.EPI_FULL, 5, 9)
+    relu = gemm.Step(EwRef("relu.f32"))
+    for steps, clamp in [((full,), (0.0, 1.0)), ((relu, full), None), ((), None),
+                         ((gemm.Step(EwRef("add.f32"), gemm.EPI_ROW, 5),), None),
+                         ((gemm.Step(EwRef("mul.f32"), gemm.EPI_FULL, 5, 9),), None),
+                         ((gemm.Step(EwRef("add.f64"), gemm.EPI_FULL, 5, 9),), None)]:
+        added, rest, limits = gemm.in_registers(steps, clamp, "f32")
+        assert added["addend"] == -1 and rest == steps and limits == clamp
+    added, rest, limits = gemm.in_registers((full, relu, relu), None, "f32")
+    assert added == {"addend": 5, "ld_addend": 9} and rest == (relu,) and limits == (0.0, np.inf)
+
+
+def test_blocks_end_together():
+    assert gemm.balanced(28, 4) == 2
+    assert gemm.balanced(28, 4, 2) == 4
+    assert gemm.balanced(128, 12) == 8
+    assert gemm.balanced(0, 1) == 1
+    assert gemm.balanced(5, 5) == 5
+    assert gemm.balanced(640, 10) == 10
 
 
 def test_epilogue_with_library_micro_kernels(level):

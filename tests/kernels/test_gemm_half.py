@@ -8,6 +8,7 @@ import pytest
 
 from rlx.lower import gemm, gemm_conv, gemm_half
 from rlx.lower.context import workspaces
+from rlx.lower.program import EwRef
 from rlx.testing.kernels import call_kernel
 
 HALF = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8e4m3fn": ml_dtypes.float8_e4m3fn,
@@ -126,3 +127,17 @@ def test_conv(stored, kernel, groups, size, level, guarded):
         run(plan, [guarded(x), guarded(packed), out, bias], level)
         outs.append(out)
     np.testing.assert_array_equal(*outs)
+
+
+@pytest.mark.parametrize("stored", HALF)
+def test_an_operand_is_added_in_registers(stored, level):
+    for m, n, k in itertools.product([1, 7, 45, 120], [33, 70], [20, 450]):
+        rng = np.random.default_rng(m + n)
+        a, extra = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((m, n)).astype(np.float32)
+        b = halves(stored, k, n)
+        out, plain = np.full((m, n), np.nan, np.float32), np.full((m, n), np.nan, np.float32)
+        run(gemm_half.plan_matmul(m, n, k, stored=stored, level=level), [a, pack(b, level, stored), plain, None], level)
+        steps = [gemm.Step(EwRef("add.f32"), gemm.EPI_FULL, 5, n)]
+        plan = gemm_half.plan_matmul(m, n, k, stored=stored, level=level, steps=steps)
+        run(plan, [a, pack(b, level, stored), out, None, extra], level, threads=2, grain=1)
+        np.testing.assert_array_equal(out, plain + extra)

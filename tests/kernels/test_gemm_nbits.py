@@ -7,6 +7,7 @@ import pytest
 
 from rlx.lower import gemm, gemm_nbits
 from rlx.lower.context import workspaces
+from rlx.lower.program import EwRef
 from rlx.ops import nbits
 from rlx.runtime import kernels
 from rlx.runtime.weights import run_transform
@@ -50,8 +51,8 @@ def how_bias(n):
 
 def run(plan, a, packed, out, bias, level, threads=1, grain=None, keep=lambda x: x):
     work = np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8)
-    codes, scales, zeros = (None if p is None else keep(p) for p in packed)
-    call_kernel(plan.kernel, [keep(a), codes, out, keep(bias), work, scales, zeros], plan.attrs, extent=plan.extent,
+    codes, *others = (None if p is None else keep(p) for p in packed)
+    call_kernel(plan.kernel, [keep(a), codes, out, keep(bias), work, *others], plan.attrs, extent=plan.extent,
                 level=level, threads=threads, grain=grain or plan.grain)  # fmt: skip
 
 
@@ -109,3 +110,16 @@ def test_every_code_and_zero_point(level):
                 out = np.zeros((rows, n), np.float32)
                 run(plan, eye[at : at + rows].copy(), packed, out, np.zeros(n, np.float32), level)
                 np.testing.assert_array_equal(out, want[at : at + rows])
+
+
+def test_an_operand_is_added_in_registers(level):
+    nr = gemm.panel("f32", level)[1]
+    for m, n, k in itertools.product([1, 2, 5, 17], [nr - 1, 5 * nr + 3], [40, 500]):
+        a, packed, w = problem(m, n, k, 4, 32, True, level)
+        extra = np.random.default_rng(m).standard_normal((m, n)).astype(np.float32)
+        steps = [gemm.Step(EwRef("add.f32"), gemm.EPI_FULL, 7, n), gemm.Step(EwRef("relu.f32"))]
+        plan = gemm_nbits.plan_matmul(m, n, k, bits=4, block=32, level=level, steps=steps)
+        assert plan.attrs["addend"] == 7
+        out = np.full((m, n), np.nan, np.float32)
+        run(plan, a, [*packed, extra], out, how_bias(n), level, threads=2, grain=1)
+        np.testing.assert_array_equal(out, np.maximum(product(a, w, level) + extra, 0))

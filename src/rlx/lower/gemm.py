@@ -126,6 +126,35 @@ def limits(clamp: tuple[float, float] | None) -> dict[str, AttrValue]:
     return {"clamp": int(clamp is not None), "lo": lo, "hi": hi}
 
 
+def in_registers(
+    steps: Sequence[Step], clamp: tuple[float, float] | None, dtype: str
+) -> tuple[dict[str, AttrValue], Sequence[Step], tuple[float, float] | None]:
+    """Take what a product does to its sums in registers from the head of an epilogue: the addition of an operand of
+    the result's shape, and limits that follow it.
+
+    Returns
+    -------
+    attrs : dict
+        `addend`, the operand's argument or -1, and `ld_addend`.
+    steps : sequence of Step
+        The rest.
+    clamp : (lo, hi) or None
+    """
+    first = steps[0] if steps else None
+    kind = first.kind & ~EPI_SWAP if first else EPI_UNARY
+    if first is None or clamp is not None or _micro(first) != f"add.{dtype}" or kind not in (EPI_FULL, EPI_SAME):
+        return {"addend": -1, "ld_addend": 0}, steps, clamp
+    steps = steps[1:]
+    if steps and _micro(steps[0]) in (f"relu.{dtype}", f"clip.{dtype}"):
+        lo, hi = steps[0].params or (0.0, math.inf)
+        clamp, steps = (lo, hi), steps[1:]
+    return {"addend": first.arg, "ld_addend": first.ld if kind == EPI_FULL else 0}, steps, clamp
+
+
+def _micro(step: Step) -> str:
+    return step.fn.name if isinstance(step.fn, EwRef) else ""
+
+
 def tail_attrs(
     size: int,
     work: int,
@@ -176,6 +205,22 @@ def split(total: int, parts: int, unit: int) -> int:
     return max(1, -(-units // max(1, parts))) * unit
 
 
+def balanced(total: int, size: int, others: int = 1) -> int:
+    """Size of the blocks of `total` units, half of `size` to `size`, with which two threads end together best.
+
+    Parameters
+    ----------
+    others : int
+        Tasks of each block.
+    """
+
+    def longest(block: int) -> int:
+        return -(-others * -(-total // block) // 2) * block
+
+    tasks = others * -(-total // max(1, size))
+    return min(range(size, (size + 1) // 2 - 1, -1), key=longest) if 1 < tasks < 32 else size
+
+
 def gemm_blocks(
     m: int, n: int, k: int, batch: int, *, mr: int, nr: int, size: int, cost: float,
     unpacked: bool = False, kc: int | None = None,
@@ -197,12 +242,17 @@ def gemm_blocks(
     fewest = -(-224 // mr) if unpacked else 1 if resident else -(-98 // mr)
     most = -(-896 // mr) if k <= kc else -(-224 // mr)
     m_blocks = -(-tiles // most)
-    if batch * n_blocks * m_blocks < want:
+    if 4 * batch * n_blocks * m_blocks <= 3 * want:
         m_blocks = max(m_blocks, min(-(-tiles // fewest), -(-want // (batch * n_blocks))))
     mc = split(tiles, m_blocks, 1) * rows
     m_blocks = max(1, -(-m // mc))
-    if 2 * batch * n_blocks * m_blocks <= want:
+    if 4 * batch * n_blocks * m_blocks <= 3 * want:
         nc = min(nc, split(n, -(-want // (batch * m_blocks)), min(unit, 4 * nr)))
+    n_blocks = max(1, -(-n // nc))
+    if m_blocks > 1:
+        mc = balanced(tiles, mc // rows, batch * n_blocks) * rows
+    elif n_blocks > 1 and nc >= 8 * nr:
+        nc = balanced(-(-n // nr), nc // nr, batch) * nr
     return mc, nc, kc
 
 
@@ -259,6 +309,7 @@ def plan_matmul(
         m, n, k, max(1, items), mr=mr, nr=nr, size=size, cost=cost, unpacked=not packed, kc=kc
     )
     narrow = out_size is not None and out_size != size
+    added, steps, clamp = in_registers(steps, clamp, dtype)
     work = 0
     if trans_a:
         work += mr * kc
@@ -281,6 +332,7 @@ def plan_matmul(
         "kc": kc,
         "batch": [word for dim in batch for word in dim],
         **tail_attrs(size, work, clamp, steps, out_size),
+        **added,
     }
     extent = items * -(-m // mc) * -(-n // nc)
     return Plan(name, attrs, extent, 1 if extent > 1 else 0, work, math.trunc(cost))

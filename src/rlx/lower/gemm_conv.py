@@ -9,6 +9,7 @@ from rlx.lower.gemm import (
     MAX_KC,
     Plan,
     Step,
+    balanced,
     gemm_blocks,
     gemm_cost,
     k_block,
@@ -181,7 +182,8 @@ def plan_conv(
         kc=conv_k_block(s, ldi),
     )  # fmt: skip
     if s.out[2] < mc and 3 * s.out[2] >= 2 * mr * -(-s.out[2] // mr):
-        mc = round(mc / s.out[2]) * s.out[2]  # tiles end where output rows end
+        lines = round(mc / s.out[2])  # tiles end where output rows end
+        mc = balanced(s.rows // s.out[2], lines, s.groups * -(-s.oc // nc)) * s.out[2]
     narrow = out_size is not None and out_size != size
     work = mr * ((kc + 2 * nr - 1) // nr * nr) + (mc * nc if narrow else 0)
     work = -(-work * size // 64) * 64

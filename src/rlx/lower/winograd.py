@@ -45,7 +45,7 @@ def _blocks(s: ConvShape, side: int, ns: float, mr: int, nr: int) -> tuple[int, 
     if 4 * components * s.c * s.oc <= cache:  # a row tile is enough to share a read of weights from the second cache
         tiles = min(fit, math.ceil(total / want / mr) * mr)
     else:  # from farther: as many as fit, and rather inputs from farther than more weights
-        tiles = max(fit, min(s.oc // 2, 2 * cache // per_tile))
+        tiles = max(fit, min(s.oc // 4, 2 * cache // per_tile))
         want = min(want, 6)
     parts = -(-total // min(total, tiles))
     tiles = -(-total // parts)

@@ -29,6 +29,8 @@ typedef struct rlx_gemm_run {
         int accumulate;  /* c += a b, else c = a b (c is not read) */                \
         int clamp;       /* then to [lo, hi] */                                      \
         const T *bias;   /* then + bias[column], or NULL; before the clamp */        \
+        const T *addend; /* then + addend[row * ld_addend + column], or NULL; likewise */ \
+        int64_t ld_addend;                                                           \
         T lo, hi;                                                                    \
         const void *next; /* panels that are multiplied after these, bp apart, or NULL: fetched meanwhile, \
                              a part by each of the `tiles` row tiles that share B; this is row tile `tile` */ \

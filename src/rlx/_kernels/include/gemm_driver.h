@@ -2,13 +2,14 @@
  * To be included after gemm_kernel.h; gemm_plain.h or the includer says how B is read. */
 #define MATMUL_LAYOUT                                                                     \
     "M N K lda ldb ldo trans_a trans_b mc nc kc out_size work_stride clamp lo:f hi:f "     \
-    "batch:* steps:*"
+    "batch:* steps:* addend ld_addend"
 
 typedef struct NAME(problem) {
     int64_t m, n, k, lda, ldb, ldo, trans_a, trans_b, mc, nc, kc, out_size, work_stride, clamp;
     T lo, hi;
     const int64_t *batch, *steps;
     int64_t n_batch, n_steps;
+    int64_t addend, ld_addend; /* argument, or -1; elements of a row, or 0: as in the output */
     int follows; /* the next task of this call has the next columns */
     const rlx_thunk *thunk;
     const rlx_frame *frame;
@@ -17,7 +18,7 @@ typedef struct NAME(problem) {
 static NAME(problem) NAME(problem_of)(const int64_t *at) {
     NAME(problem) p = {at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8], at[9], at[10],
                        at[11], at[12], at[13], (T)RLX_F(at, 14), (T)RLX_F(at, 15),
-                       RLX_LIST(at, 16), RLX_LIST(at, 18), RLX_COUNT(at, 16), RLX_COUNT(at, 18), 0, NULL, NULL};
+                       RLX_LIST(at, 16), RLX_LIST(at, 18), RLX_COUNT(at, 16), RLX_COUNT(at, 18), at[20], at[21], 0, NULL, NULL};
     return p;
 }
 
@@ -49,13 +50,18 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
     T *c = narrow ? work_c : (T *)out;
     int64_t ldc = narrow ? cols : p->ldo;
 
+    const T *addend = p->addend >= 0 ? (const T *)RLX_PTR(t, f, p->addend) : NULL;
+    const int64_t ld_addend = p->ld_addend ? p->ld_addend : p->ldo;
+    if (addend)
+        addend += (p->ld_addend ? (row + m0) * ld_addend : offset + m0 * p->ldo) + n0;
+
     for (int64_t k0 = 0; k0 == 0 || k0 < p->k; k0 += p->kc) {
         int64_t kc = p->k - k0 < p->kc ? p->k - k0 : p->kc;
         int last = k0 + kc >= p->k;
         rlx_gemm_run run = {0, 0, kc};
         NAME(block) g = {.runs = &run, .end = &run + 1, .lda = p->lda, .ldc = ldc, .accumulate = k0 > 0,
                          .clamp = last && p->clamp, .lo = p->lo, .hi = p->hi,
-                         .tiles = (m1 - m0 + RLX_GEMM_MR - 1) / RLX_GEMM_MR};
+                         .ld_addend = ld_addend, .tiles = (m1 - m0 + RLX_GEMM_MR - 1) / RLX_GEMM_MR};
         NAME(part) parts[2];
         int n_parts = read_b(p, b, work_b, m1 - m0, n0, n1, k0, kc, parts);
         for (int64_t i = m0; i < m1;) {
@@ -72,6 +78,7 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
                 g.b = part->b, g.bk = part->bk, g.bp = part->bp, g.n = part->n;
                 g.c = c + (i - m0) * ldc + part->at;
                 g.bias = last && bias ? bias + n0 + part->at : NULL;
+                g.addend = last && addend ? addend + (i - m0) * ld_addend + part->at : NULL;
                 g.next = part->next;
                 part->rows(&g);
             }

@@ -5,7 +5,7 @@ typedef struct NAME(piece) {
     const NAME(block) *g;
     const TB *b;
     T *c;
-    const T *bias;
+    const T *bias, *addend;
     int64_t last; /* valid columns of the last panel */
     const TB *fetch[2]; /* where to fetch from meanwhile; NULL: nothing */
     int64_t fetch_step; /* elements of that for each term */
@@ -29,6 +29,13 @@ RLX_ALWAYS_INLINE void NAME(finish)(const int MR, const int NP, const NAME(piece
         v[NP - 1] = NAME(rlx_load_part)(q->bias + (NP - 1) * W, last);
         UNROLL for (int i = 0; i < MR; i++)
             UNROLL for (int j = 0; j < NP; j++) acc[i][j] += v[j];
+    }
+    if (q->addend) {
+        UNROLL for (int i = 0; i < MR; i++) {
+            const T *a = q->addend + i * g->ld_addend;
+            UNROLL for (int j = 0; j < NP - 1; j++) acc[i][j] += LOAD(a + j * W);
+            acc[i][NP - 1] += NAME(rlx_load_part)(a + (NP - 1) * W, last);
+        }
     }
     if (g->clamp) {
         V lo = g->lo - (V){0}, hi = g->hi - (V){0};

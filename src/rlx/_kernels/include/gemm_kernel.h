@@ -30,6 +30,10 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
         __asm__("" : "+r"(a0), "+r"(a3), "+r"(a6), "+r"(a9), "+r"(a12));                \
     } while (0)
 
+    if (q->addend) /* it was written long ago */
+        for (int i = 0; i < MR; i++)
+            UNROLL for (int j = 0; j < NP; j++) __builtin_prefetch(q->addend + i * g->ld_addend + j * W, 0, 3);
+
     const rlx_gemm_run *run = g->runs;
     const TB *fetch0 = q->fetch[0], *fetch1 = q->fetch[1];
     const int64_t fetch_step = q->fetch_step;
@@ -97,7 +101,7 @@ static inline void NAME(plan_fetch)(const NAME(block) *g, int64_t p, int64_t np,
 void NAME(rlx_gemm_rows)(const NAME(block) *g) {
     int64_t panels = (g->n + W - 1) / W, limit = rlx_widest[g->rows];
     void (*const *micro)(const NAME(piece) *) = NAME(micros)[g->rows];
-    NAME(piece) q = {g, (const TB *)g->b, g->c, g->bias, W, {NULL, NULL}, 0};
+    NAME(piece) q = {g, (const TB *)g->b, g->c, g->bias, g->addend, W, {NULL, NULL}, 0};
     for (int64_t p = 0; p < panels;) {
         int64_t np = rlx_tile_rows(panels, limit, p);
         if (g->next)
@@ -109,6 +113,7 @@ void NAME(rlx_gemm_rows)(const NAME(block) *g) {
         q.b += np * g->bp;
         q.c += np * W;
         q.bias += q.bias ? np * W : 0;
+        q.addend += q.addend ? np * W : 0;
     }
 }
 

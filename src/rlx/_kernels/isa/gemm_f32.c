@@ -11,7 +11,8 @@
  * attrs: M N K; lda ldb ldo: elements between rows as stored; trans_a: A is [K, M];
  *     mc nc kc: rows, columns and depth of a task; out_size: bytes of an output element
  *     (4 unless the last step narrows); work_stride: bytes of a thread's workspace;
- *     clamp lo hi; batch: (size, stride a, b, out in elements) of the outer dimensions,
+ *     addend: the argument that is added after the bias, of the output's shape, or -1, its rows
+ *     ld_addend apart, 0: strides of the output; clamp lo hi: after that; batch: (size, stride a, b, out in elements) of the outer dimensions,
  *     outermost first; steps: see epilogue.h. extent: batch * ceil(N / nc) * ceil(M / mc).
  * rlx/lower/gemm.py computes every derived number.
  *

@@ -121,7 +121,7 @@ RLX_ALWAYS_INLINE void few(const int BITS, const int ZEROS, const int MR, const 
 RLX_ALWAYS_INLINE void few_rows(const int BITS, const int ZEROS, const int MR, const block_nbits *g) {
     const nbits_source *s = (const nbits_source *)g->b;
     int64_t panels = (g->n + W - 1) / W;
-    piece_nbits q = {g, NULL, g->c, g->bias, W, {NULL, NULL}, 0};
+    piece_nbits q = {g, NULL, g->c, g->bias, g->addend, W, {NULL, NULL}, 0};
     for (int64_t p = 0, np; p < panels; p += np) {
         int64_t left = panels - p;
         np = left >= 4 && MR <= 2 ? 4 : left >= 2 ? 2 : 1;
@@ -134,6 +134,7 @@ RLX_ALWAYS_INLINE void few_rows(const int BITS, const int ZEROS, const int MR, c
             few(BITS, ZEROS, MR, 1, &q, s, p);
         q.c += np * W;
         q.bias += q.bias ? np * W : 0;
+        q.addend += q.addend ? np * W : 0;
     }
 }
 
@@ -186,7 +187,7 @@ RLX_ALWAYS_INLINE void decode(const int BITS, const int ZEROS, const nbits_sourc
         const rlx_thunk *t = p->thunk;                                                    \
         const uint32_t *zeros = (const uint32_t *)RLX_OPT(t, p->frame, 6);                \
         nbits_source *s = (nbits_source *)work;                                           \
-        int64_t block = t->attrs[20], panel = n0 / W;                                     \
+        int64_t block = t->attrs[22], panel = n0 / W;                                     \
         s->words = (p->k + 32 / BITS - 1) / (32 / BITS);                                  \
         s->blocks = (p->k + block - 1) / block;                                           \
         s->zero_words = (s->blocks + 3) / 4;                                              \
