@@ -128,7 +128,8 @@ def lower_conv_alone(ctx: Context, node: Node) -> None:
         kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, conv_planes.packed_bytes(shape, ctx.isa),
                                           pack.extent, (pack.kernel, ctx.isa, weight, at.groups)))
     else:
-        plan, kernel = conv_first.plan_conv(shape, clamp=clamp, steps=steps, level=ctx.isa), ctx.operand(w)
+        few = conv_first.plan_masked if conv_first.keeps_size(shape, ctx.isa) else conv_first.plan_conv
+        plan, kernel = few(shape, clamp=clamp, steps=steps, level=ctx.isa), ctx.operand(w)
     ctx.call(plan.kernel,
              [ctx.read(x), ctx.read(kernel), ctx.write(out), ctx.maybe(b), ctx.work(plan.workspace), *operands],
              plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)

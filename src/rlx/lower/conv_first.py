@@ -9,6 +9,8 @@ from rlx.lower.gemm import Plan, Step
 from rlx.lower.gemm_conv import ConvShape
 from rlx.lower.program import AttrValue
 
+_MOST_TAPS = 25  # of a masked convolution: more are faster along lines
+_MASK_BYTES = 48 * 1024  # which lanes lie inside, for all taps
 _PATCH_BYTES = 24 * 1024  # input lines under an item of a direct convolution
 
 
@@ -69,3 +71,43 @@ def plan_conv(
         "steps": gemm.encode_steps(steps),
     }
     return Plan("conv_direct.f32@nchw", attrs, extent, grain if grain < extent else 0, work, int(cost))
+
+
+def _mask_bytes(s: ConvShape, level: str | None) -> int:
+    lanes = gemm.panel("f32", level)[1]
+    return math.prod(s.kernel) * -(-math.prod(s.out) // lanes) * (2 if lanes == 16 else 4 * lanes)
+
+
+def keeps_size(s: ConvShape, level: str | None = None) -> bool:
+    """Whether `conv_masked.f32@nchw` is for it: one plane in, one of its size out, of one channel each."""
+    plane = s.c == 1 and s.strides == (1, 1, 1) and s.in_ == s.out and s.in_[0] == s.kernel[0] == 1 and s.pads[0] == 0
+    fits = math.prod(s.kernel) <= _MOST_TAPS and 0 < _mask_bytes(s, level) <= _MASK_BYTES
+    return plane and fits and gemm.level_of("conv_masked.f32@nchw", level) != "baseline"
+
+
+def plan_masked(
+    s: ConvShape, *, clamp: tuple[float, float] | None = None, steps: Sequence[Step] = (), level: str | None = None
+) -> Plan:
+    """Plan `conv_masked.f32@nchw`; arguments of the thunk as in `plan_conv`."""
+    isa = gemm.level_of("conv_masked.f32@nchw", level)
+    extent = s.batch * s.groups * s.oc
+    cost = extent * (math.prod(s.out) + 16) * 4.0 * s.depth / costs.of(isa).flops + 200
+    work = -(-_mask_bytes(s, level) // 64) * 64
+    attrs: dict[str, AttrValue] = {
+        "channels": s.groups * s.oc,
+        "groups": s.groups,
+        "OC": s.oc,
+        "height": s.in_[1],
+        "width": s.in_[2],
+        "k_h": s.kernel[1],
+        "k_w": s.kernel[2],
+        "dilation_h": s.dilations[1],
+        "dilation_w": s.dilations[2],
+        "pad_h": s.pads[1],
+        "pad_w": s.pads[2],
+        "work_stride": work,
+        **gemm.limits(clamp),
+        "steps": gemm.encode_steps(steps),
+    }
+    grain = max(1, int(extent * gemm.task_ns() / cost))
+    return Plan("conv_masked.f32@nchw", attrs, extent, grain if grain < extent else 0, work, int(cost))

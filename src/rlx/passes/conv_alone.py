@@ -21,6 +21,8 @@ _MANY_PIXELS = 256
 _FEW_TERMS = 160
 _MOST_TERMS = 640
 _MOST_TAPS = 1024
+_FEW_TAPS = 25  # of planes that keep their size
+_PIXELS_PER_TAP = 5
 _FEW_CHANNELS = 8
 _FEW_WEIGHTS = 1 << 14
 
@@ -80,7 +82,8 @@ def _profits(node: Node) -> bool:
     batch, _, *pixels = static_shape(node.outputs[0].shape, node.name)
     if c == 0 or (len(pixels) == 2 and winograd.takes((oc, c, *kernel), at, (batch, *pixels))):
         return False
-    return _shape_profits(c, oc // g.groups, kernel, g, pixels)
+    same = pixels == [*static_shape(x.shape, x.name)[2:]] and len(kernel) < 3 and set(g.strides) == {1}
+    return _shape_profits(c, oc // g.groups, kernel, g, pixels, same)
 
 
 def _spreads(node: Node) -> bool:
@@ -99,10 +102,12 @@ def _spreads(node: Node) -> bool:
     return many and 0 < c * oc * math.prod(kernel) <= _FEW_WEIGHTS
 
 
-def _shape_profits(c: int, oc: int, kernel: list[int], g: Geometry, pixels: list[int]) -> bool:
+def _shape_profits(c: int, oc: int, kernel: list[int], g: Geometry, pixels: list[int], same: bool) -> bool:
     taps, line = math.prod(kernel), pixels[-1]
     if taps == 1 and g.groups == 1:
         return math.prod(pixels) >= _MANY_PIXELS
+    if c == oc == 1 and same and taps <= _FEW_TAPS and math.prod(pixels) >= _PIXELS_PER_TAP * taps:
+        return True
     if line < _LONG_LINE or taps > _MOST_TAPS:
         return False
     if c == 1 or g.groups > 1:
