@@ -15,6 +15,8 @@ from rlx.records import record
 FULL, SCALAR, PERIODIC, STRIDED, TEMP, OUT = range(6)
 L1_BUDGET = 24 * 1024
 MAX_REGS = 64
+# Nanoseconds an element: steps that take less wait for the memory of their results, unless it is fetched ahead.
+WAITS_FOR_RESULTS = 1.0
 
 # Ops whose micro-kernel has another name or operand than <op>.<dtype of a>.
 _LOGICAL = {"logical_and": "and.bool", "logical_or": "or.bool", "logical_xor": "xor.bool",
@@ -179,13 +181,15 @@ def lower_region(
     if len(dims) > 32 and strided:
         raise LoweringError(f"region: at most 32 axes of more than one index can be walked, got {len(dims)}")
     words: list[AttrItem] = []
+    weight = sum(weight_of_op(n.op.name) for n in nodes)
     for reg in regs:
-        words += [reg.kind, reg.itemsize, reg.arg, reg.block, reg.extra, 0]
+        ahead = reg.kind == FULL or (reg.kind == OUT and weight < WAITS_FOR_RESULTS)
+        words += [reg.kind, reg.itemsize, reg.arg, reg.block, reg.extra, int(ahead)]
     if work:
         args.append(ctx.work(work))
         work = -(-work // 64) * 64
     blocks = -(-total // block) if total else 0
-    cost = total * sum(weight_of_op(n.op.name) for n in nodes) + 15 * len(nodes)
+    cost = total * weight + 15 * len(nodes)
     ctx.call(
         "region.ew", args,
         {"total": total, "block": block, "work": work, "n_regs": len(regs), "regs": words, "steps": steps,

@@ -2,6 +2,9 @@
  * vectors (types of tile.h): full registers, then one masked register, so the
  * tail is the same code and touches nothing outside.
  *
+ * Vectors come in groups whose instructions are mixed (schedule-insns, which GCC leaves out on x86):
+ * the chain of one takes 50 to 100 cycles, and a scheduler filled with it has no room for the next.
+ *
  * SETUP runs once (reads p); the expression is in x, or in x and y. */
 #ifndef RLX_VEW_H
 #define RLX_VEW_H
@@ -9,12 +12,30 @@
 #include "ew.h"
 #include "tile.h"
 
+#if defined(__AVX512F__)
+#define RLX_VEW_GROUP 4
+#elif defined(__AVX2__)
+#define RLX_VEW_GROUP 2
+#else
+#define RLX_VEW_GROUP 1
+#endif
+#define RLX_VEW_EACH _Pragma("GCC unroll 4") for (int k = 0; k < RLX_VEW_GROUP; k++)
+
 #define RLX_VEW1(fn, T, V, W, f, SETUP, ...)                            \
     static int fn(RLX_EW_ARGS) {                                        \
         const T *a = a_;                                                \
         T *d = dst;                                                     \
         SETUP;                                                          \
         int64_t i = 0;                                                  \
+        for (; i + RLX_VEW_GROUP * W <= n; i += RLX_VEW_GROUP * W) {    \
+            V v[RLX_VEW_GROUP];                                         \
+            RLX_VEW_EACH v[k] = *(const V##u *)(a + i + k * W);         \
+            RLX_VEW_EACH {                                              \
+                V x = v[k];                                             \
+                v[k] = __VA_ARGS__;                                     \
+            }                                                           \
+            RLX_VEW_EACH *(V##u *)(d + i + k * W) = v[k];               \
+        }                                                               \
         for (; i + W <= n; i += W) {                                    \
             V x = *(const V##u *)(a + i);                               \
             *(V##u *)(d + i) = __VA_ARGS__;                             \

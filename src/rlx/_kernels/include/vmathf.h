@@ -10,11 +10,13 @@
  *   exp       x = k ln2 + r in two pieces, exp(r) - 1 by a polynomial, 2^k
  *             applied so that a denormal result is rounded once.
  *   expm1     2^k (exp(r) - 1) + (2^k - 1): exact near 0 without a select.
- *   tanh      through expm1(-2|x|); sigmoid, silu, mish, softplus through
- *             exp(-|x|), with 2^k applied after the last product.
+ *   tanh      through expm1(-2|x|); AVX-512 by a table of polynomials, in half the time.
+ *   sigmoid, silu, mish, softplus through exp(-|x|), with 2^k applied after the last
+ *             product. AVX-512 has sigmoid and silu from 2^-64 (1 + exp(-x)), which
+ *             is normal wherever it counts: no select, one scaling.
  *   gelu      x Phi(x) from Phi(-|x|) = g(|x|) exp(-x^2/2): the negative tail
- *             keeps its relative accuracy down to the denormals. x^2 is held
- *             in two floats, so the exponent carries no rounding error. AVX-512 has g from a
+ *             keeps its relative accuracy down to the denormals. x^2 is never
+ *             rounded before it is reduced, so the exponent carries no rounding error. AVX-512 has g from a
  *             table of polynomials, which takes 0.75 of the time. (g as one polynomial in
  *             1 / (1 + a/3) was as fast as that and 6.6 ulp off.)
  *   gelu_tanh x sigmoid(t), t in two floats.
@@ -28,6 +30,7 @@
 #ifndef RLX_VMATHF_H
 #define RLX_VMATHF_H
 
+#include "exp_table.h"
 #include "tile.h"
 
 #define RLX_VMATH static inline __attribute__((always_inline))
@@ -119,11 +122,14 @@ RLX_VMATH rlx_v32 rlx_vcopysign(rlx_v32 x, rlx_v32 sign) {
     return (rlx_v32)(((rlx_vi32)x & low) | ((rlx_vi32)sign & ~low));
 }
 
+/* |x| < 2^22; an addition that joins the product before it, where rounding as such takes two steps */
+RLX_VMATH rlx_v32 rlx_vround_small(rlx_v32 x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
+
 /* ---- exponentials ---- */
 
 /* x = k ln2 + r, |r| <= ln2 / 2 */
 RLX_VMATH rlx_v32 rlx_vexp_reduce(rlx_v32 x, rlx_v32 *k) {
-    *k = rlx_vround(x * 0x1.715476p+0f);
+    *k = rlx_vround_small(x * 0x1.715476p+0f);
     x = x - *k * 0.693359375f;
     return x - *k * -2.12194440e-4f;
 }
@@ -138,10 +144,10 @@ RLX_VMATH rlx_v32 rlx_vexp_tail(rlx_v32 r) {
 RLX_VMATH rlx_v32 rlx_vexp_core(rlx_v32 x, rlx_v32 *k) {
     return rlx_vexp_tail(rlx_vexp_reduce(x, k));
 }
-/* exp(x) = (1 + *m) 2^k for x <= 0; below `low` everything is 0. Products with
- * the mantissa are taken as y + y *m, which rounds once less. */
-RLX_VMATH rlx_v32 rlx_vexp_negative(rlx_v32 x, float low, rlx_v32 *m, rlx_v32 *k) {
-    *m = rlx_vexp_core(rlx_vmax(rlx_vall(low), x), k);
+/* exp(x) = (1 + *m) 2^k for -120 <= x <= 0. Products with the mantissa are taken as y + y *m, which
+ * rounds once less. */
+RLX_VMATH rlx_v32 rlx_vexp_negative(rlx_v32 x, rlx_v32 *m, rlx_v32 *k) {
+    *m = rlx_vexp_core(x, k);
     return rlx_vscale(1.0f + *m, *k);
 }
 
@@ -164,28 +170,120 @@ RLX_VMATH rlx_v32 rlx_vexpm1_f32(rlx_v32 x) {
     return rlx_vselect(RLX_VLESS(rlx_vabs(x), rlx_vall(0x1p-25f)), x, r);
 }
 
+#if defined(__AVX512F__)
+/* Values by the segment of a in [0, 15): 32 of them, an eighth of an octave of a + 1 each, found by the
+ * low bits of its exponent and the high ones of its mantissa. The first row holds the centres, the
+ * others coefficients of the powers of the distance to it. */
+RLX_VMATH rlx_v32 rlx_vpiecewise(rlx_v32 a, const float table[6][32]) {
+    __m512i i = _mm512_srli_epi32((__m512i)(a + 1.0f), 20);
+    rlx_v32 v[6];
+#pragma GCC unroll 6
+    for (int j = 0; j < 6; j++)
+        v[j] = (rlx_v32)_mm512_permutex2var_ps(_mm512_loadu_ps(table[j]), i, _mm512_loadu_ps(table[j] + 16));
+    rlx_v32 d = a - v[0], p = v[5] * d + v[4];
+    p = p * d + v[3];
+    p = p * d + v[2];
+    return p * d + v[1];
+}
+
+/* tanh(a) / min(a, 1), relative error below 2^-23.6; 17 instructions and no division */
+static const float rlx_tanh_table[6][32] __attribute__((aligned(64))) = {
+    {1.125f, 1.375f, 1.625f, 1.875f, 2.125f, 2.375f, 2.625f, 2.875f, 3.25f, 3.75f, 4.25f, 4.75f,
+     5.25f, 5.75f, 6.25f, 6.75f, 7.5f, 8.5f, 9.5f, 10.5f, 11.5f, 12.5f, 13.5f, 14.5f, 0.0625f,
+     0.1875f, 0.3125f, 0.4375f, 0.5625f, 0.6875f, 0.8125f, 0.9375f},
+    {0.8093011f, 0.8798267f, 0.92534626f, 0.95404524f, 0.97187275f, 0.982845f, 0.98955977f,
+     0.9936546f, 0.99699765f, 0.99889445f, 0.99959314f, 0.99985033f, 0.9999449f, 0.99997973f,
+     0.99999255f, 0.99999726f, 0.9999994f, 0.99999994f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f,
+     0.99869996f, 0.98844373f, 0.96867114f, 0.9407316f, 0.9063644f, 0.86745244f, 0.8258056f,
+     0.78300965f},
+    {0.3450342f, 0.2259057f, 0.14373426f, 0.08979729f, 0.055463023f, 0.034015387f, 0.020771325f,
+     0.012650351f, 0.0059947763f, 0.0022095358f, 0.00081340974f, 0.00029931348f, 0.00011012168f,
+     4.0512907e-05f, 1.4904056e-05f, 5.4829216e-06f, 1.2203161e-06f, 1.6515192e-07f, 2.2350884e-08f,
+     0.0f, 0.0f, 0.0f, 0.0f, 0.0f, -0.041536674f, -0.121557765f, -0.19297348f, -0.25170588f,
+     -0.2956282f, -0.3245291f, -0.33969527f, -0.34332868f},
+    {-0.27923995f, -0.1987597f, -0.13300483f, -0.08567109f, -0.053903192f, -0.033431944f,
+     -0.02055451f, -0.012570104f, -0.0059769317f, -0.0022071446f, -0.00081309705f, -0.0002992753f,
+     -0.00011011803f, -4.0512976e-05f, -1.4904272e-05f, -5.4830266e-06f, -1.2207572e-06f,
+     -1.6521169e-07f, -2.2358973e-08f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, -0.33022f, -0.30618238f,
+     -0.2623923f, -0.20605268f, -0.14521469f, -0.08689079f, -0.03594427f, 0.005140764f},
+    {0.11034917f, 0.099385604f, 0.07519102f, 0.05189159f, 0.03398698f, 0.021586794f, 0.013462087f,
+     0.008303501f, 0.0040211747f, 0.0014911502f, 0.00055017386f, 0.00020261596f, 7.456781e-05f,
+     2.7435966e-05f, 1.00936695e-05f, 3.713327e-06f, 8.6800276e-07f, 1.1747169e-07f, 1.5898069e-08f,
+     0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.032973953f, 0.09290151f, 0.13674861f, 0.15939489f, 0.161325f,
+     0.14716116f, 0.123262115f, 0.09562555f},
+    {0.003880675f, -0.02103297f, -0.025107572f, -0.020849776f, -0.014995524f, -0.010028664f,
+     -0.006442419f, -0.0040436382f, -0.0019834582f, -0.0007413901f, -0.00027433893f, -0.0001011403f,
+     -3.7236783e-05f, -1.3702621e-05f, -5.04145e-06f, -1.8547184e-06f, -4.3223014e-07f,
+     -5.8496298e-08f, -7.916634e-09f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.12984104f, 0.10643849f,
+     0.067204f, 0.023534028f, -0.0142739145f, -0.040271282f, -0.05334389f, -0.055733133f},
+};
+RLX_VMATH rlx_v32 rlx_vtanh_f32(rlx_v32 x) {
+    rlx_v32 a = rlx_vmin(rlx_vall(9.5f), rlx_vabs(x));
+    /* x, or 1 with its sign */
+    rlx_v32 z = (rlx_v32)_mm512_range_ps((__m512)x, (__m512)rlx_vall(1.0f), 2);
+    return z * rlx_vpiecewise(a, rlx_tanh_table);
+}
+
+/* Powers of two as in exp_table.h, 2^-64 of them and of 8 bits, and the logarithms of what they lack. */
+static const int32_t rlx_short_powers[16] __attribute__((aligned(64))) = {
+    0x1f800000, 0x1f7e0000, 0x1f7c0000, 0x1f7a0000, 0x1f780000, 0x1f770000, 0x1f760000, 0x1f750000,
+    0x1f750000, 0x1f750000, 0x1f750000, 0x1f760000, 0x1f770000, 0x1f790000, 0x1f7b0000, 0x1f7d0000};
+static const float rlx_short_rests[16] __attribute__((aligned(64))) = {
+    0.0f, -0.0024878373f, -0.0029687611f, -0.0016112614f, 0.0014365382f, -0.00026544437f,
+    -2.7331727e-05f, 0.001990561f, 0.00010682293f, 0.00017853793f, 0.0020435231f, 0.00069278176f,
+    0.0012526212f, -0.0008880541f, -0.0010514673f, 0.00059753517f};
+
+/* 2^-64 (1 + exp(-x)) for -120 <= x <= 40 or NaN. A power t of 8 bits makes 1 + t exact where it matters,
+ * so that the sum is rounded once. */
+RLX_VMATH rlx_v32 rlx_vexp_plus_1(rlx_v32 x) {
+    rlx_v32 s = x * -RLX_EXP_SCALE + RLX_EXP_MAGIC, k = s - RLX_EXP_MAGIC;
+    rlx_v32 r = -x - k * RLX_EXP_HIGH;
+    r = r + (rlx_v32)_mm512_permutexvar_ps((__m512i)s, _mm512_load_ps(rlx_short_rests));
+    r = r - k * RLX_EXP_LOW;
+    rlx_v32 m = (0.16667162f * r + 0.5000209f) * (r * r) + r;
+    __m512i t = _mm512_permutexvar_epi32((__m512i)s, _mm512_load_si512(rlx_short_powers));
+    t = _mm512_add_epi32(t, _mm512_slli_epi32((__m512i)s, RLX_EXP_PLACE));
+    return (rlx_v32)t * m + ((rlx_v32)t + 0x1p-64f);
+}
+
+RLX_VMATH rlx_v32 rlx_vsigmoid_f32(rlx_v32 x) {
+    rlx_v32 z = rlx_clamp_f32(x, rlx_vall(-120.0f), rlx_vall(40.0f));
+    return 1.0f / rlx_vexp_plus_1(z) * 0x1p-64f;
+}
+
+RLX_VMATH rlx_v32 rlx_vsilu_f32(rlx_v32 x) {
+    rlx_v32 z = rlx_clamp_f32(x, rlx_vall(-120.0f), rlx_vall(40.0f));
+    /* x itself beyond, infinity and NaN */
+    return (rlx_v32)_mm512_mask_mul_ps((__m512)x, RLX_VLESS(x, rlx_vall(40.0f)),
+                                       (__m512)(z / rlx_vexp_plus_1(z)), _mm512_set1_ps(0x1p-64f));
+}
+#else
 RLX_VMATH rlx_v32 rlx_vtanh_f32(rlx_v32 x) {
     rlx_v32 e = rlx_vexpm1_negative_f32(-2.0f * rlx_vabs(x));
     return rlx_vcopysign(e / (e + 2.0f), x);
 }
 
 RLX_VMATH rlx_v32 rlx_vsigmoid_f32(rlx_v32 x) {
-    rlx_v32 m, k, e = rlx_vexp_negative(-rlx_vabs(x), -104.0f, &m, &k);
+    rlx_v32 m, k, e = rlx_vexp_negative(rlx_vmax(rlx_vall(-104.0f), -rlx_vabs(x)), &m, &k);
     return rlx_vselect(RLX_VLESS(x, rlx_vall(0)), e, rlx_vall(1.0f)) / (1.0f + e);
 }
 
 RLX_VMATH rlx_v32 rlx_vsilu_f32(rlx_v32 x) {
     rlx_mask32 below = RLX_VLESS(x, rlx_vall(0));
-    rlx_v32 m, k, e = rlx_vexp_negative(-rlx_vabs(x), -120.0f, &m, &k);
+    rlx_v32 m, k, e = rlx_vexp_negative(rlx_vmax(rlx_vall(-120.0f), -rlx_vabs(x)), &m, &k);
     rlx_v32 low = rlx_vmax(rlx_vall(-120.0f), x);
     rlx_v32 r = rlx_vselect(below, low + low * m, x) / (1.0f + e);
     return rlx_vscale(r, rlx_vselect(below, k, rlx_vall(0)));
 }
+#endif
+
+/* Where x is NaN the next two take a number for exp(-|x|): of two NaN operands the order, which is the
+ * compiler's to choose, decides which sign comes out. */
 
 /* x tanh(log(1 + exp x)), as a fraction of exp(-|x|) */
 RLX_VMATH rlx_v32 rlx_vmish_f32(rlx_v32 x) {
     rlx_mask32 below = RLX_VLESS(x, rlx_vall(0));
-    rlx_v32 m, k, e = rlx_vexp_negative(-rlx_vabs(x), -120.0f, &m, &k);
+    rlx_v32 m, k, e = rlx_vexp_negative(rlx_vmax(-rlx_vabs(x), rlx_vall(-120.0f)), &m, &k);
     rlx_v32 low = rlx_vmax(rlx_vall(-120.0f), x);
     low = low + low * m;
     rlx_v32 top = rlx_vselect(below, low * e + 2.0f * low, x * (1.0f + 2.0f * e));
@@ -194,7 +292,7 @@ RLX_VMATH rlx_v32 rlx_vmish_f32(rlx_v32 x) {
 }
 
 RLX_VMATH rlx_v32 rlx_vsoftplus_f32(rlx_v32 x) {
-    rlx_v32 m, k, e = rlx_vexp_negative(-rlx_vabs(x), -104.0f, &m, &k);
+    rlx_v32 m, k, e = rlx_vexp_negative(rlx_vmax(-rlx_vabs(x), rlx_vall(-104.0f)), &m, &k);
     rlx_v32 q = 0.00203021406f * e - 0.0134073934f; /* log1p on [0, 1] */
     q = q * e + 0.0414779373f;
     q = q * e - 0.0824414119f;
@@ -224,20 +322,17 @@ RLX_VMATH rlx_v32 rlx_vmills(rlx_v32 a) {
     h = h * t + 1.2534467f;
     return 1.0f + a * h;
 }
-/* exp(-scale a^2) = (1 + result) 2^k, a^2 without rounding error */
+/* exp(-scale a^2) = (1 + result) 2^k, the argument reduced without rounding a^2 */
 RLX_VMATH rlx_v32 rlx_vexp_square(rlx_v32 a, float scale, rlx_v32 *k) {
-    rlx_v32 square = a * a, low = rlx_vfma(a, a, -square);
-    *k = rlx_vround(square * (-scale * 0x1.715476p+0f));
-    rlx_v32 r = -scale * square - *k * 0.693359375f;
-    r = r - *k * -2.12194440e-4f;
-    return rlx_vexp_tail(r - scale * low);
+    rlx_v32 b = -scale * a;
+    *k = rlx_vround_small(b * 0x1.715476p+0f * a);
+    rlx_v32 r = rlx_vfma(a, b, *k * -0.693359375f); /* both products are exact */
+    return rlx_vexp_tail(r - *k * -2.12194440e-4f);
 }
 
 #if defined(__AVX512F__)
-/* exp(a^2/2) Phi(-a) on [0, 15) by 32 polynomials: one for each eighth of an octave of a + 1, found
- * by the low bits of its exponent and the high ones of its mantissa. Centres, then coefficients of
- * the powers of the distance to the centre; relative error below 2^-23.9. Takes 13 instructions, the
- * quotient 20 and a division. */
+/* exp(a^2/2) Phi(-a) on [0, 15), relative error below 2^-23.9. Takes 13 instructions, the quotient 20
+ * and a division. */
 static const float rlx_tail_table[6][32] __attribute__((aligned(64))) = {
     {1.125f, 1.375f, 1.625f, 1.875f, 2.125f, 2.375f, 2.625f, 2.875f, 3.25f, 3.75f, 4.25f, 4.75f,
      5.25f, 5.75f, 6.25f, 6.75f, 7.5f, 8.5f, 9.5f, 10.5f, 11.5f, 12.5f, 13.5f, 14.5f, 0.0625f,
@@ -277,18 +372,7 @@ static const float rlx_tail_table[6][32] __attribute__((aligned(64))) = {
      0.0103111062f},
 };
 
-RLX_VMATH rlx_v32 rlx_vtail(rlx_v32 a) {
-    __m512i i = _mm512_srli_epi32((__m512i)(a + 1.0f), 20);
-    rlx_v32 v[6];
-#pragma GCC unroll 6
-    for (int j = 0; j < 6; j++)
-        v[j] = (rlx_v32)_mm512_permutex2var_ps(_mm512_loadu_ps(rlx_tail_table[j]), i,
-                                               _mm512_loadu_ps(rlx_tail_table[j] + 16));
-    rlx_v32 d = a - v[0], p = v[5] * d + v[4];
-    p = p * d + v[3];
-    p = p * d + v[2];
-    return p * d + v[1];
-}
+RLX_VMATH rlx_v32 rlx_vtail(rlx_v32 a) { return rlx_vpiecewise(a, rlx_tail_table); }
 
 RLX_VMATH rlx_v32 rlx_vgelu_f32(rlx_v32 x) {
     /* the smaller magnitude with the sign of x; 14.6 for NaN */

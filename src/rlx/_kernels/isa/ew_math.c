@@ -7,6 +7,9 @@
  * and cos, and always the rare functions (tan, the inverse trigonometric and
  * hyperbolic ones), go through the double functions of libm and round once.
  * The measured errors stand in docs/reference/accuracy.md. */
+#if !defined(__clang__)
+#pragma GCC optimize("schedule-insns,sched-pressure") /* see vew.h */
+#endif
 #include "mathf.h"
 #include "vew.h"
 #include "vmathw.h"

@@ -17,10 +17,8 @@
  * a result above 0 is denormal, and the factor that normalises takes UNIT off again: a
  * denormal result is rounded once. Terms that end as 0 are masked: an underflow costs a
  * microcode assist, which would make a row of -inf thirty times slower. In f32
- * exp(d) = 2^(j/16) 2^k (1 + m) with a table of 16 in one register (AVX2: of 8),
- * whose entries hold UNIT and take off what the shift of the whole number leaves of j;
- * so 2^k costs a shift and an addition, and m two terms after r: 12 instructions, the
- * rounding, polynomial and scalef before it 16. Stages run over four vectors at once:
+ * exp(d) comes from a table in one register
+ * (exp_table.h), which takes 12 instructions; rounding, a longer polynomial and scalef took 16. Stages run over four vectors at once:
  * a chain of one vector is 50 cycles long and fills the scheduler with waiting work.
  *
  * Loops. inner == 1: a row at a time in three passes that stay in L1 (maximum;
@@ -35,6 +33,7 @@
 #include <math.h>
 
 #include "abi.h"
+#include "exp_table.h"
 #include "rows.h"
 
 enum { SOFTMAX, LOG_SOFTMAX, LOG_SUM_EXP };
@@ -42,39 +41,27 @@ enum { SOFTMAX, LOG_SOFTMAX, LOG_SUM_EXP };
 #define EACH _Pragma("GCC unroll 4") for (int k = 0; k < count; k++)
 
 #if defined(__AVX2__)
-/* 2^(j / TABLE) UNIT less j in the place where a whole number of 1 / TABLE has it */
-#if defined(__AVX512F__)
-enum { TABLE = 16, PLACE = 19 };
-static const int32_t vf_powers[TABLE] __attribute__((aligned(64))) = {
-    0x5f800000, 0x5f7daac3, 0x5f7b95c2, 0x5f79c3d3, 0x5f7837f0, 0x5f76f532, 0x5f75fed7, 0x5f75583f,
-    0x5f7504f3, 0x5f7508a4, 0x5f75672a, 0x5f76248c, 0x5f7744fd, 0x5f78ccdf, 0x5f7ac0c7, 0x5f7d257d};
-#else
-enum { TABLE = 8, PLACE = 20 };
-static const int32_t vf_powers[TABLE] __attribute__((aligned(32))) = {
-    0x5f800000, 0x5f7b95c2, 0x5f7837f0, 0x5f75fed7, 0x5f7504f3, 0x5f75672a, 0x5f7744fd, 0x5f7ac0c7};
-#endif
-
 /* v = UNIT exp(v - top) for v <= top or NaN, of `count` <= 4 vectors */
 RLX_INLINE void vf_terms(vf *v, const int count, vf top) {
-    const vf magic = vf_set(12582912.0f);
-    const vi powers = *(const vi *)vf_powers;
-    vf k_[4], r[4], m[4], t[4];
+    const vf magic = vf_set(RLX_EXP_MAGIC);
+    const vi powers = *(const vi *)rlx_exp_powers + (64 << 23);
+    vf whole[4], r[4], m[4], t[4];
     vi s[4];
     EACH v[k] = v[k] - top;
-    EACH s[k] = (vi)(v[k] * vf_set(TABLE * 1.44269504088896341f) + magic);
-    EACH k_[k] = (vf)s[k] - magic;
-    EACH r[k] = v[k] - k_[k] * vf_set(0x1.62e43p-1f / TABLE);
-    EACH r[k] = r[k] + k_[k] * vf_set(0x1.05c61p-29f / TABLE);
+    EACH s[k] = (vi)(v[k] * vf_set(RLX_EXP_SCALE) + magic);
+    EACH whole[k] = (vf)s[k] - magic;
+    EACH r[k] = v[k] - whole[k] * vf_set(RLX_EXP_HIGH);
+    EACH r[k] = r[k] - whole[k] * vf_set(RLX_EXP_LOW);
 #if defined(__AVX512F__)
-    EACH m[k] = vf_set(0.16667046f) * r[k] + vf_set(0.5000162f);
+    EACH m[k] = vf_set(RLX_EXP_Q3) * r[k] + vf_set(RLX_EXP_Q2);
     EACH t[k] = (vf)(vi)_mm512_permutexvar_epi32((__m512i)s[k], (__m512i)powers);
 #else
-    EACH m[k] = vf_set(0.041670635f) * r[k] + vf_set(0.16668028f);
-    EACH m[k] = m[k] * r[k] + vf_set(0.5f);
+    EACH m[k] = vf_set(RLX_EXP_Q4) * r[k] + vf_set(RLX_EXP_Q3);
+    EACH m[k] = m[k] * r[k] + vf_set(RLX_EXP_Q2);
     EACH t[k] = (vf)(vi)_mm256_permutevar8x32_epi32((__m256i)powers, (__m256i)s[k]);
 #endif
     EACH m[k] = m[k] * (r[k] * r[k]) + r[k];
-    EACH t[k] = (vf)((vi)t[k] + (s[k] << PLACE));
+    EACH t[k] = (vf)((vi)t[k] + (s[k] << RLX_EXP_PLACE));
 #if defined(__AVX512F__)
     EACH v[k] = (vf)_mm512_maskz_fmadd_ps(_mm512_cmp_ps_mask((__m512)v[k], _mm512_set1_ps(-104.0f), _CMP_NLT_UQ),
                                           (__m512)t[k], (__m512)m[k], (__m512)t[k]);
