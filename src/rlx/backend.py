@@ -1,10 +1,10 @@
 """Backends: the protocol, the registry, and `compile`, which goes through it."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from rlx.errors import ConfigError
 from rlx.ir.graph import Graph
-from rlx.options import CompileOptions
+from rlx.options import CompileOptions, with_options
 from rlx.runtime.executable import CompiledGraph
 from rlx.stages import LirModule, check_options
 
@@ -82,12 +82,20 @@ def backend(name: str) -> Backend:
     return found
 
 
-def compile(graph: Graph, options: CompileOptions | None = None) -> CompiledGraph:
+def compile(graph: Graph, options: CompileOptions | None = None, *, threads: int | None = None,
+            precision: Any = None) -> CompiledGraph:
     """Compile a graph for the CPU; the same call as ``Session("cpu").compile``.
 
     The graph stays usable. Sizes left symbolic are bound at run time.
+
+    Parameters
+    ----------
+    graph : Graph
+    options : CompileOptions, optional
+    threads, precision : optional
+        As the options of these names, which they replace.
     """
-    return Session("cpu").compile(graph, options)
+    return Session("cpu").compile(graph, options, threads=threads, precision=precision)
 
 
 def compile_lir(lir: LirModule, options: CompileOptions | None = None) -> CompiledGraph:
@@ -113,8 +121,12 @@ class Session:
     def __init__(self, device: str = "cpu") -> None:
         self.backend = backend(device)
 
-    def compile(self, graph: Graph, options: CompileOptions | None = None) -> CompiledGraph:
-        """Compile a graph.
+    def __repr__(self) -> str:
+        return f"Session({self.backend.name!r})"
+
+    def compile(self, graph: Graph, options: CompileOptions | None = None, *, threads: int | None = None,
+                precision: Any = None) -> CompiledGraph:
+        """Compile a graph; `threads` and `precision` are as the options of these names, which they replace.
 
         Raises
         ------
@@ -125,7 +137,7 @@ class Session:
             raise ConfigError(f"compile: must be given a Graph, got {type(graph).__name__}")
         if options is not None and not isinstance(options, CompileOptions):
             raise ConfigError(f"compile: options must be CompileOptions, got {type(options).__name__}")
-        return self.backend.compile(graph, options or CompileOptions())
+        return self.backend.compile(graph, with_options(options, threads=threads, precision=precision))
 
     def compile_lir(self, lir: LirModule, options: CompileOptions | None = None) -> CompiledGraph:
         """Make an executable of a lowered module.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def load(source: Any, threads: int | None = None, options: "CompileOptions | None" = None, *,
-         verify: bool | None = None, trusted: bool = True) -> Any:
+         precision: Any = None, verify: bool | None = None, trusted: bool = True) -> Any:
     """Read a model.
 
     Parameters
@@ -21,6 +21,8 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
         Threads of a run unless `run(threads=)` says otherwise.
     options : CompileOptions, optional
         For a file that is to be compiled.
+    precision : str, DType or PrecisionPolicy, optional
+        As `CompileOptions(precision=)`: `"f16"` and `"bf16"` store the weights so.
     verify, trusted : bool
         For an ahead-of-time file, see `rlx.aot.load.load`: whether all data is compared with its digests, and
         whether its programs are run as they are.
@@ -49,7 +51,7 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
     if head == b"RLXAOT\x1a\n":
         from rlx.aot.load import load as load_ahead
 
-        if options is not None:
+        if options is not None or precision is not None:
             raise ConfigError("load: an ahead-of-time file was compiled with its options, got others"
                               "\nhint: give them to rlx.compile, or to rlx.load of the ONNX file, before save()")
         return load_ahead(source, threads, verify=verify, trusted=trusted)
@@ -62,4 +64,8 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
                           "\nhint: wheels, .npz and PyTorch files are zip archives; give the model inside one")
     from rlx.onnx import load as load_onnx
 
+    if precision is not None:
+        from rlx.options import with_options
+
+        options = with_options(options, precision=precision)
     return load_onnx(source, threads=threads, options=options)

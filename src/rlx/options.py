@@ -1,6 +1,7 @@
 """CompileOptions: the source of truth; environment variables only give defaults."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from rlx import config
@@ -8,10 +9,16 @@ from rlx.errors import ConfigError
 from rlx.machine import MAX_THREADS, available_cpus, default_threads, machine_bytes
 from rlx.passes import Pass, Pipeline, default_pipeline
 from rlx.passes.precision import as_policy, with_precision
-from rlx.records import field, record
+from rlx.records import field, record, replace
 from rlx.runtime.levels import LEVELS
 
-__all__ = ["MAX_THREADS", "CompileOptions", "RngOptions", "available_cpus", "default_threads", "machine_bytes"]
+__all__ = ["BUILT_IN", "MAX_THREADS", "CompileOptions", "RngOptions", "available_cpus", "default_threads",
+           "machine_bytes", "with_options"]
+
+# Defaults of options where neither the caller nor the environment gives any.
+BUILT_IN: dict[str, Any] = {"threads": None, "isa": None, "optimize": True, "disable": (), "precision": "f32",
+                            "busy": "raise", "denormals": "keep", "poison": False, "check": False,
+                            "nan_check": False, "dims": {}, "extents": {}, "pipeline": None}
 
 
 @record(frozen=True)
@@ -131,6 +138,14 @@ class CompileOptions:
             raise ConfigError(f"CompileOptions.disable: required passes must stay, got {needed}")
         object.__setattr__(self, "precision", as_policy(self.precision, "CompileOptions.precision"))
 
+    def __repr__(self) -> str:
+        """What differs from the built-in defaults."""
+        shown = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain = BUILT_IN | {"rng": RngOptions()}
+        shown["precision"] = self.precision.name
+        given = [f"{name}={value!r}" for name, value in shown.items() if value != plain[name]]
+        return f"CompileOptions({', '.join(given)})"
+
     @property
     def passes(self) -> tuple[Pass, ...]:
         """The passes that a compilation runs, in order."""
@@ -138,3 +153,19 @@ class CompileOptions:
             return tuple(with_precision(default_pipeline(optimize=False), self.precision))
         pipeline = with_precision(self.pipeline or default_pipeline(), self.precision)
         return tuple(p for p in pipeline if p.name not in self.disable)
+
+
+def with_options(options: CompileOptions | None, **given: Any) -> CompileOptions:
+    """The options with those that are given by keyword, which count more; None is not given.
+
+    Raises
+    ------
+    ConfigError
+        Options are something else, or a value is bad.
+    """
+    if options is not None and not isinstance(options, CompileOptions):
+        raise ConfigError(f"options: must be CompileOptions, got {type(options).__name__}")
+    kept = {name: value for name, value in given.items() if value is not None}
+    if options is None:
+        return CompileOptions(**kept)
+    return replace(options, **kept) if kept else options

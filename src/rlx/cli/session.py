@@ -78,7 +78,9 @@ def open_session(options: argparse.Namespace, compiling: CompileOptions | None =
             model.run(inputs)
     except RlxError as error:
         if guessed:
-            error.add_note(f"hint: sizes {', '.join(guessed)} were taken as 1; --dim {guessed[0]}=N sets one")
+            ways = " ".join(f"--dim {name}=N" for name in guessed)
+            sets = "sets it" if len(guessed) == 1 else "sets them"
+            error.add_note(f"hint: sizes {', '.join(guessed)} were taken as 1; {ways} {sets}")
         raise
     return session
 

@@ -194,6 +194,23 @@ def _defining_module() -> str:
     return ""
 
 
+def _help(op: "OpDef") -> str:
+    """What `help` shows: the call, what it does, operands and attributes."""
+    fixed = [f"{n[:-1]}=None" if n.endswith("?") else n for n in op.inputs if not n.endswith("*")]
+    rest = [f"*{n[:-1]}" for n in op.inputs if n.endswith("*")]
+    attrs = [a.name if a.required else f"{a.name}={a.default!r}" for a in op.attrs]
+    call = [*fixed, *(["/"] if fixed else []), *(rest or ["*"] if attrs else rest), *attrs]
+    lines = [f"{op.name}({', '.join(call)})", "", op.doc]
+    if op.inputs or op.attrs:
+        lines += ["", "Parameters", "----------"]
+    lines += [f"{n.rstrip('*?')} : {'Values or arrays' if n.endswith('*') else 'Value or array'}"
+              f"{', optional' if n.endswith('?') else ''}" for n in op.inputs]
+    for a in op.attrs:
+        kind = " or ".join(map(repr, a.choices)) if a.choices else a.kind
+        lines.append(f"{a.name} : {kind}{'' if a.required else f', default {a.default!r}'}")
+    return "\n".join([*lines, "", f"Element types: {' '.join(d.name for d in op.dtypes)}."])
+
+
 Infer = Callable[..., tuple[TensorType, ...]]
 Reference = Callable[..., Any]
 Samples = Callable[[DType, Any], list[Sample]]  # (element type, numpy Generator)
@@ -252,7 +269,7 @@ class OpDef:
     _attr_map: dict[str, Attr] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "__doc__", self.doc)
+        object.__setattr__(self, "__doc__", _help(self))
         object.__setattr__(self, "__name__", self.name)
         object.__setattr__(self, "family", _defining_module())
         object.__setattr__(self, "_attr_map", {a.name: a for a in self.attrs})

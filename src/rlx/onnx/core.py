@@ -17,7 +17,7 @@ from rlx.onnx.steps import Finish, Segment, Slot, Step
 from rlx.onnx.tracer import Frame, Scope, Tracer
 from rlx.options import CompileOptions
 from rlx.runtime.dispatch import log
-from rlx.runtime.intermediates import NanCheck
+from rlx.runtime.intermediates import NanCheck, NodeDump
 from rlx.runtime.variant import Variant, collector_paused, settle
 from rlx.runtime.weights import WeightStore
 
@@ -57,6 +57,8 @@ class Core(Plans):
         Names in the order of the values of a call.
     outer : Scope, optional
         Constants of enclosing graphs.
+    dump : dict, optional
+        Where every run puts the values of all nodes.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Core(Plans):
         *,
         declare: bool = False,
         rng: _interp.RunState | None = None,
+        dump: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(block.name or "graph")
         if rng is not None:
@@ -80,6 +83,7 @@ class Core(Plans):
         self.frames = tuple(frames)
         self.declare = declare
         self.sized: Sized | None = None  # of a main graph: programs by the sizes of its inputs
+        self.dump = dump
 
     def twin(self) -> "Core":
         rng = _interp.RunState(self.rng.seed, self.rng.counter, self.rng.backend)
@@ -104,7 +108,9 @@ class Core(Plans):
 
     def compile(self, graph: Graph) -> Variant:
         """Compile a segment; weights are shared with all others of the file."""
-        check = NanCheck(graph, self.model.options.isa) if self.model.options.nan_check else None
+        isa = self.model.options.isa
+        check = NanCheck(graph, isa) if self.model.options.nan_check and self.dump is None else None
+        check = check if self.dump is None else NodeDump(graph, isa, self.dump)
         compiled = compile_static(graph, self.model.options)
         variant = Variant(compiled, self.weights(compiled.table), self.model.threads, self.name, self.rng)
         variant.upload({})

@@ -154,3 +154,31 @@ def fit_declared(value: Any, declared: Declared, what: str, sized: bool = True) 
     if sized and any(d is not None and d != n for d, n in zip(sizes, array.shape, strict=True)):
         raise BindingError(f"{what}: shape must be as declared, {declared}, got {array.shape}")
     return array
+
+
+def from_bytes(data: Any, dtype: Any, declared: Declared, what: str) -> Any:
+    """Raw bytes as an array of the declared type; one size may be open.
+
+    Raises
+    ------
+    BindingError, BindingTypeError
+        The type is another one, or the shape cannot be told from the number of bytes.
+    """
+    known = dtypes.from_onnx(declared.code) if declared.kind == "tensor" else None
+    if known is None or dtypes.as_dtype(dtype) != known:
+        raise BindingTypeError(f"{what}: dtype must be {declared.dtype}, got {dtype}")
+    sizes = declared.sizes
+    if sizes is None or sizes.count(None) > 1:
+        raise BindingError(f"{what}: at most one size can be told from bytes, got {declared}; pass an array")
+    try:
+        raw = memoryview(data).cast("B")
+    except TypeError as error:
+        raise BindingTypeError(f"{what}: must be contiguous bytes, got {type(data).__name__} ({error})") from None
+    unit = known.itemsize
+    for d in sizes:
+        unit *= 1 if d is None else d
+    open_size = None in sizes
+    if raw.nbytes % unit or (not open_size and raw.nbytes != unit):
+        must = f"a multiple of {unit}" if open_size else f"{unit}"
+        raise BindingError(f"{what}: must be {must} bytes for {declared}, got {raw.nbytes}")
+    return np.frombuffer(raw, known.numpy).reshape([raw.nbytes // unit if d is None else d for d in sizes])

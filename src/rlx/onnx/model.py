@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from rlx._kernels import _interp
 from rlx.errors import FileError, FormatError, RlxError, UnsupportedOpError, file_error
 from rlx.machine import check_threads
 from rlx.onnx import registry
@@ -74,6 +75,17 @@ class Model(PlannedModel):
         core = self._core
         assert isinstance(core, Core)
         core.sized = Sized(core, inputs, options.extents)
+
+    def dump_nodes(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Every value of the main graph as it was imported, by name. Imports the model anew; for looking into it."""
+        core = self._core
+        assert isinstance(core, Core)
+        found: dict[str, Any] = {}
+        rng = _interp.RunState(core.rng.seed, core.rng.counter, core.rng.backend)
+        again = Core(core.model, core.block, core.inputs, core.outer, core.frames, declare=True, rng=rng, dump=found)
+        values = self._bind(inputs if self._handles is None else self._handles.feed(dict(inputs)))
+        again.results(again.plan(values), list(values), 1)
+        return found
 
 
 def check_supported(block: Block, functions: Mapping[tuple[str, str, str], Block]) -> None:

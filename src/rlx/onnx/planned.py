@@ -7,7 +7,7 @@ of an ahead-of-time file runs within milliseconds.
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,30 +17,15 @@ from rlx._kernels import _interp
 from rlx._kernels._route import Route
 from rlx.errors import BindingError, BindingTypeError, ConfigError, UnknownNameError
 from rlx.machine import check_threads
-from rlx.onnx.declared import (
-    LENGTH,
-    LENGTH_NEXT,
-    CacheOf,
-    Declared,
-    Dim,
-    ModelSignature,
-    fit_declared,
-)
+from rlx.onnx.declared import LENGTH, LENGTH_NEXT, CacheOf, Declared, Dim, fit_declared, from_bytes
 from rlx.onnx.elements import numpy_type
 from rlx.onnx.plans import ABSENT, Plans
+from rlx.onnx.reported import Reported
 from rlx.onnx.steps import Guard, Segment, Step, Test
-from rlx.records import record
-from rlx.runtime.lifecycle import LifeCycle
-from rlx.runtime.stateful import Stateful
 
 if TYPE_CHECKING:
-    from rlx.compiler import Compiled
-    from rlx.ir.graph import Graph
     from rlx.onnx.caches import CacheRuns
     from rlx.options import CompileOptions, RngOptions
-    from rlx.runtime.dispatch import DispatchReport
-    from rlx.runtime.manifest import IoDtypeManifest
-    from rlx.runtime.report import Explanation, MemoryReport, Profile
     from rlx.runtime.state import Handles
     from rlx.runtime.variant import Variant
 
@@ -82,7 +67,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class PlannedModel(Stateful, LifeCycle):
+class PlannedModel(Reported):
     """A model as its plans: what `rlx.load` of an ahead-of-time file gives, and the base of `Model`.
 
     Parameters
@@ -236,6 +221,45 @@ class PlannedModel(Stateful, LifeCycle):
                 return False
             step = next(reversed(step.children.values()))
         return isinstance(step, Segment) and step.direct
+
+    def run_typed(self, inputs: Mapping[str, Any]) -> list[tuple[bytes, dtypes.DType]]:
+        """Run on raw bytes: name -> (bytes, dtype) or array; returns (bytes, dtype) per output.
+
+        Raises
+        ------
+        BindingError
+            A byte count does not fit, more than one size is open, or an output is no tensor of a type of rlx.
+        """
+        from rlx.runtime.binding import as_mapping, nearest
+
+        arrays: dict[str, Any] = {}
+        for name, item in as_mapping(inputs, "inputs").items():
+            if isinstance(item, tuple) and len(item) == 2:
+                if name not in self._inputs:
+                    raise UnknownNameError(f"model {self.name!r}: no input {name!r}{nearest(name, self._inputs)}")
+                what = f"input {name!r} of model {self.name!r}"
+                arrays[name] = from_bytes(item[0], item[1], self._inputs[name], what)
+            else:
+                arrays[name] = item
+        found = self.run(arrays)
+        for name, value in found.items():
+            if not isinstance(value, np.ndarray) or value.dtype.kind == "O":
+                raise BindingTypeError(f"output {name!r} of model {self.name!r}: must be a tensor to be given as bytes,"
+                                       f" got {self._outputs[name]}\nhint: use run")
+        return [(a.tobytes(), dtypes.of_array(a)) for a in found]
+
+    def run_raw(self, inputs: Mapping[str, Any]) -> list[Any]:
+        """Outputs as a list, the arrays read-only."""
+        results = list(self.run(inputs))
+        for value in results:
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+        return results
+
+    def cancel(self) -> None:
+        """Stop a run in progress on another thread before its next kernel call."""
+        for variant in self._programs():
+            variant.executor.cancel()
 
     # -- state ------------------------------------------------------------------------------
 
@@ -508,133 +532,3 @@ class PlannedModel(Stateful, LifeCycle):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PlannedModel":
         return self.clone()
-
-    # -- reports ---------------------------------------------------------------------------
-
-    @property
-    def signature(self) -> ModelSignature:
-        """Names, element types and shapes of inputs and outputs, as the file declares them."""
-        return ModelSignature(dict(self._inputs), dict(self._outputs))
-
-    @property
-    def io_manifest(self) -> "IoDtypeManifest":
-        """Element types of the inputs and outputs that are tensors of a type of rlx."""
-        from rlx.runtime.manifest import IoDtypeManifest
-
-        def types(declared: Mapping[str, Declared]) -> dict[str, dtypes.DType]:
-            codes = {n: dtypes.from_onnx(t.code) for n, t in declared.items() if t.kind == "tensor"}
-            return {n: d for n, d in codes.items() if d is not None}
-
-        return IoDtypeManifest(types(self._inputs), {}, types(self._outputs))
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Producer, opsets, metadata properties and documentation of the file."""
-        return dict(self._metadata)
-
-    def _variants(self) -> "list[Variant]":
-        found = self._programs()
-        if not self._core.plans and not found:
-            raise BindingError(
-                f"model {self.name!r}: must have been run before this report\nhint: run it once, or pass inputs"
-            )
-        return found
-
-    def explain(self) -> "Explanations":
-        """Which passes fired and which kernels run, per compiled segment."""
-        from rlx.runtime.report import explain
-        from rlx.runtime.settings import active_options
-
-        options = active_options(self._all_options())
-        return Explanations([explain(v.compiled, (), options) for v in self._variants()], self._core.foreign())
-
-    def dispatch(self) -> "list[DispatchReport]":
-        """Which kernel does each node's work, per compiled segment."""
-        from rlx.runtime.dispatch import DispatchReport
-
-        return [DispatchReport.of(v.compiled) for v in self._variants()]
-
-    def memory_report(self) -> "MemoryReport":
-        """Bytes of weights and arenas of all compiled shapes."""
-        from rlx.runtime.report import memory_of
-
-        return memory_of(self.name, self._programs() if self.closed else self._variants())
-
-    def profile(self, inputs: Mapping[str, Any], *, repeat: int = 10) -> "Profile":
-        """Time of every kernel call, averaged over `repeat` runs."""
-        from rlx.machine import check_repeat
-        from rlx.runtime.report import Profile
-
-        repeat = check_repeat(repeat)
-        before = self.fork() if self._grows else None  # a longer cache is another program
-        self.run(inputs)
-        variants = self._path(inputs)
-        spent = [np.zeros(len(v.linked), np.int64) for v in variants]
-        try:
-            for v, s in zip(variants, spent, strict=True):
-                v.executor.spent = s
-            for _ in range(repeat):
-                if before is not None:
-                    self.restore(before)
-                self.run(inputs)
-        finally:
-            for v in variants:
-                v.executor.spent = None
-        rows = [
-            r for v, s in zip(variants, spent, strict=True) for r in Profile.of(v.compiled, s / repeat).rows
-        ]
-        return Profile(rows)
-
-    def _path(self, inputs: Mapping[str, Any]) -> "list[Variant]":
-        """Variants that a run with these inputs goes through; it has been run."""
-        if self._grows and self._cache_runs is not None and self._cache_runs.used is not None:
-            return [self._cache_runs.used]
-        if self._handles is not None:
-            inputs = self._handles.feed(dict(inputs))
-        values = self._bind(inputs)
-        step = self._core.plan(values)
-        found: list[Variant] = []
-        outcome: Any = None
-        while (child := step.children.get(outcome)) is not None:
-            step = child
-            if isinstance(step, Segment):
-                found.append(step.variant)
-            outcome = step.run(values, 0) if step.children else None
-        return found
-
-    def compiled_for(self, inputs: Mapping[str, Any]) -> "list[Compiled]":
-        """What a run with these inputs goes through, in order: graphs after passes, and their programs.
-
-        The model is run once with them.
-        """
-        self.run(inputs)
-        return [v.compiled for v in self._path(inputs)]
-
-    def graph_for(self, inputs: Mapping[str, Any]) -> "Graph":
-        """The graph that inputs of these shapes run, after passes; of a model in stages the largest.
-
-        The model is run once with them.
-        """
-        return max((c.graph for c in self.compiled_for(inputs)), key=len)
-
-    def __repr__(self) -> str:
-        ins = ", ".join(f"{k}: {t}" for k, t in self._inputs.items())
-        outs = ", ".join(f"{k}: {t}" for k, t in self._outputs.items())
-        return f"Model({self.name!r}, ({ins}) -> ({outs}))"
-
-    def _repr_html_(self) -> str:
-        return f"<b>{self.name}</b>" + self.signature._repr_html_()
-
-
-@record(frozen=True)
-class Explanations:
-    """One explanation per compiled segment, and the nodes between them that run foreign code."""
-
-    segments: "Sequence[Explanation]"
-    foreign: "Sequence[str]" = ()
-
-    def __str__(self) -> str:
-        return "\n\n".join([*self.foreign, *map(str, self.segments)])
-
-    def _repr_html_(self) -> str:
-        return "".join(s._repr_html_() for s in self.segments)

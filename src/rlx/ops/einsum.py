@@ -7,13 +7,13 @@ from rlx.errors import TypeRuleError
 from rlx.ir.dims import AnyDim, product
 
 
-def einsum(*operands: Any, equation: str) -> Any:
+def einsum(*operands: Any, equation: str | None = None) -> Any:
     """Sum of products by index, as ``numpy.einsum`` with the same equation.
 
     Parameters
     ----------
     *operands : Value or array
-        At least one of them a Value.
+        At least one of them a Value. The equation may come before them, as NumPy has it.
     equation : str
         Letters per axis, ``...`` for broadcast axes, repeated letters for diagonals;
         without ``->`` the result has the letters that occur once, in alphabetical order.
@@ -27,6 +27,11 @@ def einsum(*operands: Any, equation: str) -> Any:
     TypeRuleError
         The equation is malformed or does not fit the operands.
     """
+    if equation is None and operands and isinstance(operands[0], str):
+        equation, *operands = operands  # type: ignore[assignment]
+    if not isinstance(equation, str):
+        raise TypeRuleError(f"einsum: an equation must be given, first or by keyword, got {equation!r}"
+                            '\nhint: ops.einsum("ij,jk->ik", a, b)')
     values = _values(operands)
     terms, result = _parse(equation, [v.rank for v in values])
     sizes = _sizes(equation, values, terms)

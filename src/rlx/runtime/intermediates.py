@@ -94,6 +94,19 @@ class NanCheck:
                                      f" {values[name].reshape(-1)[at]} at {[int(i) for i in where]} of {name!r}")
 
 
+class NodeDump(NanCheck):
+    """Keeps the values of the nodes instead of looking at them."""
+
+    def __init__(self, graph: Graph, isa: str | None, into: dict[str, Array]) -> None:
+        self.nodes = []
+        self.into = into
+        self.values = Intermediates(graph, isa)
+
+    def check(self, inputs: Mapping[str, Any], params: Mapping[str, Array], state: _interp.RunState) -> None:
+        """Run node by node."""
+        self.into.update(self.values.run(inputs, params, state))
+
+
 def _bad(array: Array) -> int | None:
     """Flat place of the first NaN or infinity, None if there is none."""
     if array.dtype.kind not in "fcV" or not array.size:

@@ -105,7 +105,7 @@ PASS_COLUMNS = ("pass", "nodes before", "after", "ms", "ops that came and went")
 
 @record(frozen=True)
 class Explanation:
-    """Passes that ran, what they changed, and kernels that a run calls."""
+    """Passes that ran, what they changed, and kernels that a run calls. Printed are passes that changed something."""
 
     graph: str
     level: str
@@ -117,7 +117,8 @@ class Explanation:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def _pass_rows(self) -> list[tuple[str, ...]]:
-        return [(n, str(b), str(a), f"{s * 1e3:.2f}", self.changes.get(n, "")) for n, b, a, s in self.passes]
+        return [(n, str(b), str(a), f"{s * 1e3:.2f}", self.changes[n] or "rewritten") for n, b, a, s in self.passes
+                if n in self.changes]
 
     def __str__(self) -> str:
         passes = table_text(PASS_COLUMNS, self._pass_rows(), (1, 2, 3))

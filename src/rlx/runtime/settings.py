@@ -104,6 +104,8 @@ def active_options(options: Any) -> dict[str, str]:
     """Options that are not at their built-in defaults: the value, and where it comes from."""
     import dataclasses
 
+    from rlx.options import BUILT_IN
+
     found = {}
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
@@ -121,8 +123,3 @@ def active_options(options: Any) -> dict[str, str]:
         found[field.name] = f"{text} ({variable if from_environment else 'given'})"
     return found
 
-
-# Of the options whose defaults the environment gives.
-BUILT_IN: dict[str, Any] = {"threads": None, "isa": None, "optimize": True, "disable": (), "precision": "f32",
-                            "busy": "raise", "denormals": "keep", "poison": False, "check": False,
-                            "nan_check": False}

@@ -297,7 +297,7 @@ class Handles:
             raise BindingError(f"restore: handles must be {list(self.cells)}, got {state.names}")
         for name, cell in state._cells.items():
             declared, have, axis = self._declared(name), cell.array, self.cells[name].axis
-            if not _holds(declared, have) or cell.axis != axis:
+            if not _holds(declared, have.dtype, have.shape) or cell.axis != axis:
                 raise BindingError(f"restore: handle {name!r} of {self.place} must be {declared} with axis {axis}, got "
                                    f"{have.dtype}{list(have.shape)} with axis {cell.axis}")
         self.cells = fork_cells(state._cells)
@@ -331,6 +331,7 @@ class Handles:
             if link.append:
                 rows.append((i, cell, port))
                 continue
+            self._check_linked(port.name, link.handle, port.dtype.numpy, port.shape)
             same = cell.axis is not None and i in over and inputs[over[i]].name == link.handle
             whole.append((i, port.name, cell, port.shape, port.dtype.numpy, link.handle if same else None))
         return Wiring(self.links, whole, rows, len(outputs))
@@ -378,12 +379,21 @@ class Handles:
     def take(self, links: Mapping[str, Link], results: Any, copy: bool) -> None:
         """Take whole outputs as new values; they are copied if the caller may write them."""
         for output, link in links.items():
+            self._check_linked(output, link.handle, results[output].dtype, results[output].shape)
+        for output, link in links.items():
             array, cell = results[output], self.cells[link.handle]
             if copy:
                 cell.put(array)
             else:
                 array.flags.writeable = False
                 cell.adopt(array)
+
+    def _check_linked(self, output: str, handle: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        """Refuse an output whose size the file or graph does not allow the handle to have."""
+        declared = self._declared(handle)
+        if not _holds(declared, dtype, shape):
+            raise BindingError(f"link {output!r} -> {handle!r} of {self.place}: the output must fit the handle, "
+                               f"{declared}, got {dtype}{list(shape)}")
 
     def check_room(self, cell: Cell, rows: Any) -> None:
         """Raise unless new rows fit behind the valid part of a cache."""
@@ -428,14 +438,14 @@ def _agree(want: Place, have: Place, axis: int | None) -> bool:
     )
 
 
-def _holds(declared: Place, array: Array) -> bool:
-    """Whether an array may be the value of a handle; open sizes may be any."""
-    if declared.dtype is not None and array.dtype != declared.dtype.numpy:
+def _holds(declared: Place, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    """Whether an array of this type may be the value of a handle; open sizes may be any."""
+    if declared.dtype is not None and dtype != declared.dtype.numpy:
         return False
     if declared.shape is None:
         return True
-    return len(declared.shape) == array.ndim and all(
-        d == n or not isinstance(d, int) for d, n in zip(declared.shape, array.shape, strict=True))
+    return len(declared.shape) == len(shape) and all(
+        d == n or not isinstance(d, int) for d, n in zip(declared.shape, shape, strict=True))
 
 
 def _given_outputs(out: Any) -> set[Any]:
