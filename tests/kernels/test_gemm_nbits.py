@@ -68,7 +68,7 @@ CASES = [
 @pytest.mark.parametrize(("k", "bits", "block", "zeros"), CASES)
 def test_bits_are_those_of_dequantised_weights(k, bits, block, zeros, level, guarded):
     nr = gemm.panel("f32", level)[1]
-    for m, n in itertools.product([1, 2, 3, 4, 5, 17], [1, nr, 4 * nr + 3, 7 * nr]):
+    for m, n in itertools.product([1, 2, 3, 4, 5, 7, 8, 9, 17], [1, nr, 4 * nr + 3, 7 * nr]):
         a, packed, w = problem(m, n, k, bits, block, zeros, level, seed=k + n)
         clamp = (-20.0, 200.0)
         want = product(a, w, level, clamp=clamp)
@@ -84,7 +84,7 @@ def test_bits_are_those_of_dequantised_weights(k, bits, block, zeros, level, gua
 def test_results_do_not_depend_on_the_number_of_rows(level):
     a, packed, _ = problem(20, 40, 200, 4, 32, True, level)
     outs = []
-    for m in (1, 4, 5, 20):
+    for m in (1, 4, 5, 8, 9, 20):
         plan = gemm_nbits.plan_matmul(m, 40, 200, bits=4, block=32, level=level)
         out = np.zeros((m, 40), np.float32)
         run(plan, a[:m].copy(), packed, out, how_bias(40), level)
@@ -123,3 +123,30 @@ def test_an_operand_is_added_in_registers(level):
         out = np.full((m, n), np.nan, np.float32)
         run(plan, a, [*packed, extra], out, how_bias(n), level, threads=2, grain=1)
         np.testing.assert_array_equal(out, np.maximum(product(a, w, level) + extra, 0))
+
+
+@pytest.mark.parametrize(("bits", "zeros"), list(itertools.product(nbits.BITS, (False, True))))
+def test_scales_of_few_digits_and_extreme_ones(bits, zeros, level):
+    """Where zero * scale is exact the kernel forms a weight in one step, else in two: the same bits."""
+    nr = gemm.panel("f32", level)[1]
+    m, n, k, block = 3, 2 * nr + 1, 96, 16
+    rng = np.random.default_rng(bits)
+    blocks = nbits.block_count(k, block)
+    codes = rng.integers(0, 256, (n, nbits.row_bytes(k, bits)), np.uint8)
+    scale = rng.standard_normal((n, blocks)).astype(np.float16).astype(np.float32)
+    scale[:, 1] = np.float32(1e-45) * rng.integers(-3, 4, n)
+    scale[:nr, 2] = [np.float32(0.1), np.float32(-3e37)] + [0] * (nr - 2)
+    scale[-1, 3] = 3e38  # the middle of 8 bits times that is infinite
+    zero = rng.integers(0, 1 << bits, (n, blocks)).astype(np.uint8) if zeros else None
+    table = kernels.table(level)
+    packed = [None if x is None else run_transform(gemm_nbits.pack_words(w, n, level, x.nbytes // n), x, table)
+              for x, w in ((codes, gemm_nbits.words_of(k, bits)), (scale, blocks), (zero, -(-blocks // 4)))]
+    with np.errstate(over="ignore"):
+        w = np.ascontiguousarray(nbits.dequantised(codes, scale, zero, k, bits, block).T)
+    a = rng.standard_normal((m, k)).astype(np.float32)
+    for rows in (1, 3):
+        want = product(a[:rows].copy(), w, level)
+        out = np.full((rows, n), np.nan, np.float32)
+        run(gemm_nbits.plan_matmul(rows, n, k, bits=bits, block=block, level=level), a[:rows].copy(), packed, out,
+            how_bias(n), level)  # fmt: skip
+        np.testing.assert_array_equal(out, want)

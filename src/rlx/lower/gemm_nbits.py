@@ -13,7 +13,7 @@ from rlx.lower.program import Arg, Transform
 from rlx.records import replace
 
 # Products of more rows decode each block of weights once, into the second cache.
-FEW_ROWS = 4
+FEW_ROWS, MORE_ROWS = 4, 8  # the second number with the registers of AVX-512
 _HEAD = 128  # bytes of a workspace that say where the weights lie
 _DEPTH = 384  # K of one pass: a multiple of what a word holds
 
@@ -39,7 +39,7 @@ def plan_matmul(m: int, n: int, k: int, *, bits: int, block: int, level: str | N
     block : int
         Rows of B that share a scale: a multiple of the codes in a word, or at least K.
     """
-    wide = m > FEW_ROWS
+    wide = m > (MORE_ROWS if gemm.level_of(f"matmul.f32@u{bits}", level) == "avx512" else FEW_ROWS)
     plan = gemm.plan_matmul(m, n, k, packed=not wide, trans_b=wide, kc=depth(k), level=level, **options)
     work = plan.workspace + _HEAD
     attrs = {**plan.attrs, "work_stride": work, "block": block}

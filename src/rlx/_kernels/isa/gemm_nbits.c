@@ -39,7 +39,8 @@ typedef rlx_gemm_block_f32 rlx_gemm_block_nbits;
 #include "gemm_finish.h"
 #include "gemm_driver.h"
 
-enum { FEW_ROWS = 4 };
+enum { FEW_ROWS = RLX_VREGS == 32 ? 8 : 4 }; /* gemm_nbits.py has the same numbers */
+typedef uint32_t rlx_vu32 __attribute__((vector_size(RLX_VBYTES)));
 
 /* Where the columns of a task lie; the row block of few rows finds it behind `b`. */
 typedef struct nbits_source {
@@ -49,22 +50,69 @@ typedef struct nbits_source {
     int64_t block, k0;
 } nbits_source;
 
-/* Code i of each word, as f32; 4 bits come with 8 subtracted if they are centred. */
+/* Code i of each word, as f32, less the middle of the range if that is the zero point (2 and 4 bits). */
 RLX_ALWAYS_INLINE V code(const int BITS, const int CENTRED, rlx_vi32 words, int i) {
 #ifdef __AVX512F__
+    /* permutations that look at the low 2 or 4 bits of an element alone: a shift is all they need */
+    const float d = CENTRED ? (float)(1 << (BITS - 1)) : 0.0f;
+    const __m512i at = i ? _mm512_srli_epi32((__m512i)words, BITS * i) : (__m512i)words;
     if (BITS == 4) {
-        float d = CENTRED ? 8.0f : 0.0f;
-        __m512 table = _mm512_setr_ps(0 - d, 1 - d, 2 - d, 3 - d, 4 - d, 5 - d, 6 - d, 7 - d, 8 - d,
-                                      9 - d, 10 - d, 11 - d, 12 - d, 13 - d, 14 - d, 15 - d);
-        return (V)_mm512_permutexvar_ps(_mm512_srli_epi32((__m512i)words, 4 * i), table);
+        const __m512 table = _mm512_setr_ps(0 - d, 1 - d, 2 - d, 3 - d, 4 - d, 5 - d, 6 - d, 7 - d, 8 - d,
+                                            9 - d, 10 - d, 11 - d, 12 - d, 13 - d, 14 - d, 15 - d);
+        return (V)_mm512_permutexvar_ps(at, table);
     }
-#endif
-    typedef uint32_t unsigned_words __attribute__((vector_size(RLX_VBYTES)));
-    unsigned_words u = (unsigned_words)words >> (BITS * i);
+    if (BITS == 2)
+        return (V)_mm512_permutevar_ps(_mm512_setr4_ps(0 - d, 1 - d, 2 - d, 3 - d), at);
+    /* one shuffle widens a byte */
+    const __m512i bytes = _mm512_set4_epi32(0x80808000 + 0x0c + i, 0x80808000 + 0x08 + i, 0x80808000 + 0x04 + i,
+                                            0x80808000 + i);
+    return (V)_mm512_cvtepi32_ps(_mm512_shuffle_epi8((__m512i)words, bytes));
+#else
+    rlx_vu32 u = (rlx_vu32)words >> (BITS * i);
     rlx_vi32 q = (rlx_vi32)(u & ((1u << BITS) - 1));
-    if (CENTRED)
+    if (CENTRED && BITS < 8)
         q -= 1 << (BITS - 1);
     return __builtin_convertvector(q, V);
+#endif
+}
+
+#ifdef __FMA__
+/* (code - zero) * scale with one rounding is code * scale - zero * scale with one rounding if the latter
+ * product is exact: always for the power of two that is the middle, else where scales have few digits. */
+#define ONE_STEP 1
+RLX_ALWAYS_INLINE V one_step(V q, V scale, V offset) {
+#ifdef __AVX512F__
+    return (V)_mm512_fmsub_ps((__m512)q, (__m512)scale, (__m512)offset);
+#else
+    return (V)_mm256_fmsub_ps((__m256)q, (__m256)scale, (__m256)offset);
+#endif
+}
+/* What a product of two numbers lost by rounding: 0, or something else (a NaN). */
+RLX_ALWAYS_INLINE int all_exact(V a, V b, V product) {
+#ifdef __AVX512F__
+    __m512 lost = _mm512_fmsub_ps((__m512)a, (__m512)b, (__m512)product);
+    return _mm512_cmp_ps_mask(lost, _mm512_setzero_ps(), _CMP_NEQ_UQ) == 0;
+#else
+    __m256 lost = _mm256_fmsub_ps((__m256)a, (__m256)b, (__m256)product);
+    return _mm256_testz_ps(_mm256_cmp_ps(lost, _mm256_setzero_ps(), _CMP_NEQ_UQ),
+                           (__m256)_mm256_set1_epi32(-1));
+#endif
+}
+#else
+#define ONE_STEP 0
+RLX_ALWAYS_INLINE V one_step(V q, V scale, V offset) { return q * scale - offset; }
+RLX_ALWAYS_INLINE int all_exact(V a, V b, V product) { return 0; }
+#endif
+
+/* How the weights of a block are formed. */
+enum {
+    SCALED,   /* code(centred) * scale */
+    SHIFTED,  /* one_step(code, scale, zero * scale) */
+    GENERAL,  /* (code - zero) * scale */
+};
+RLX_ALWAYS_INLINE V weight(const int BITS, const int FORM, rlx_vi32 words, int i, V scale, V zero) {
+    const V q = code(BITS, FORM == SCALED, words, i);
+    return FORM == SCALED ? q * scale : FORM == SHIFTED ? one_step(q, scale, zero) : (q - zero) * scale;
 }
 
 /* Zero points of a block. */
@@ -72,6 +120,38 @@ RLX_ALWAYS_INLINE V zeros_of(const nbits_source *s, int64_t panel, int64_t block
     const uint32_t *p = s->zeros + (panel * s->zero_words + block / 4) * W;
     rlx_vi32 z = (rlx_vi32)(((*(const rlx_vi32u *)p) >> (int)(8 * (block % 4))) & 0xFF);
     return __builtin_convertvector(z, V);
+}
+
+/* Terms [k, stop) of a block, in FORM: into acc. */
+RLX_ALWAYS_INLINE void terms(const int BITS, const int FORM, const int MR, const int NP, V (*acc)[8],
+                             const float *a, int64_t lda, const uint32_t *w, int64_t stride, int64_t n,
+                             const V *scale, const V *zero) {
+    const int PER = 32 / BITS;
+#define STEP(u)                                                                           \
+    do {                                                                                  \
+        V x[FEW_ROWS];                                                                    \
+        UNROLL for (int i = 0; i < MR; i++) x[i] = a[i * lda + (u)] - (V){0};             \
+        UNROLL for (int j = 0; j < NP; j++) {                                             \
+            const V v = weight(BITS, FORM, words[j], u, scale[j], zero[j]);               \
+            UNROLL for (int i = 0; i < MR; i++) acc[i][j] += x[i] * v;                    \
+        }                                                                                 \
+    } while (0)
+    for (; n >= PER; n -= PER, a += PER, w += W) {
+        rlx_vi32 words[4];
+        UNROLL for (int j = 0; j < NP; j++) words[j] = *(const rlx_vi32u *)(w + j * stride);
+        UNROLL for (int u = 0; u < PER; u++) STEP(u);
+    }
+    if (n > 0) {
+        rlx_vi32 words[4];
+        UNROLL for (int j = 0; j < NP; j++) words[j] = *(const rlx_vi32u *)(w + j * stride);
+        for (int u = 0; u < PER - 1; u++) {
+            if (u < n)
+                STEP(0);
+            a++;
+            UNROLL for (int j = 0; j < NP; j++) words[j] = (rlx_vi32)((rlx_vu32)words[j] >> BITS);
+        }
+    }
+#undef STEP
 }
 
 /* MR rows x NP panels; ZEROS: they are given. */
@@ -87,32 +167,24 @@ RLX_ALWAYS_INLINE void few(const int BITS, const int ZEROS, const int MR, const 
         UNROLL for (int j = 0; j < NP; j++) acc[i][j] = (V){0};
     while (k < end) {
         int64_t at = k / s->block, stop = (at + 1) * s->block < end ? (at + 1) * s->block : end;
-        V scale[8], zero[8];
+        const uint32_t *w = codes + k / PER * W;
+        V scale[8], zero[8], offset[8];
+        int exact = ONE_STEP;
         UNROLL for (int j = 0; j < NP; j++) {
             scale[j] = LOAD(s->scales + ((panel + j) * s->blocks + at) * W);
-            zero[j] = ZEROS ? zeros_of(s, panel + j, at) : (V){0};
+            zero[j] = ZEROS ? zeros_of(s, panel + j, at) : (float)(1 << (BITS - 1)) - (V){0};
+            offset[j] = zero[j] * scale[j];
+            if (ZEROS || BITS == 8)
+                exact &= all_exact(zero[j], scale[j], offset[j]);
         }
-        for (; k < stop; k += PER, a += PER) {
-            const uint32_t *w = codes + k / PER * W;
-            rlx_vi32 words[8];
-            UNROLL for (int j = 0; j < NP; j++) words[j] = *(const rlx_vi32u *)(w + j * stride);
-#define STEP(u)                                                                           \
-    do {                                                                                  \
-        V x[FEW_ROWS];                                                                    \
-        UNROLL for (int i = 0; i < MR; i++) x[i] = a[i * lda + (u)] - (V){0};             \
-        UNROLL for (int j = 0; j < NP; j++) {                                             \
-            V v = code(BITS, !ZEROS, words[j], u);                                        \
-            v = (ZEROS ? v - zero[j] : v) * scale[j];                                     \
-            UNROLL for (int i = 0; i < MR; i++) acc[i][j] += x[i] * v;                    \
-        }                                                                                 \
-    } while (0)
-            if (stop - k >= PER) {
-                UNROLL for (int u = 0; u < PER; u++) STEP(u);
-            } else {
-                for (int u = 0; u < stop - k; u++) STEP(u);
-            }
-#undef STEP
-        }
+        if (!ZEROS && BITS < 8)
+            terms(BITS, SCALED, MR, NP, acc, a, lda, w, stride, stop - k, scale, zero);
+        else if (exact)
+            terms(BITS, SHIFTED, MR, NP, acc, a, lda, w, stride, stop - k, scale, offset);
+        else
+            terms(BITS, GENERAL, MR, NP, acc, a, lda, w, stride, stop - k, scale, zero);
+        a += stop - k;
+        k = stop;
     }
     finish_nbits(MR, NP, q, acc);
 }
@@ -138,6 +210,24 @@ RLX_ALWAYS_INLINE void few_rows(const int BITS, const int ZEROS, const int MR, c
     }
 }
 
+/* n terms of a panel, in FORM. */
+RLX_ALWAYS_INLINE void decode_terms(const int BITS, const int FORM, float *dst, const uint32_t *w, int64_t n,
+                                    V scale, V zero) {
+    const int PER = 32 / BITS;
+    for (; n >= PER; n -= PER, w += W, dst += PER * W) {
+        const rlx_vi32 words = *(const rlx_vi32u *)w;
+        UNROLL for (int u = 0; u < PER; u++)
+            *(VU *)(dst + u * W) = weight(BITS, FORM, words, u, scale, zero);
+    }
+    if (n > 0) {
+        rlx_vi32 words = *(const rlx_vi32u *)w;
+        for (; n > 0; n--, dst += W) {
+            *(VU *)dst = weight(BITS, FORM, words, 0, scale, zero);
+            words = (rlx_vi32)((rlx_vu32)words >> BITS);
+        }
+    }
+}
+
 /* Terms [k0, k0 + kc) of `panels` panels into dst[panel][kc][W]. */
 RLX_ALWAYS_INLINE void decode(const int BITS, const int ZEROS, const nbits_source *s, int64_t panels,
                               int64_t kc, float *dst) {
@@ -145,28 +235,28 @@ RLX_ALWAYS_INLINE void decode(const int BITS, const int ZEROS, const nbits_sourc
     for (int64_t p = 0; p < panels; p++) {
         for (int64_t k = s->k0, end = s->k0 + kc; k < end;) {
             int64_t at = k / s->block, stop = (at + 1) * s->block < end ? (at + 1) * s->block : end;
+            const uint32_t *w = s->codes + (p * s->words + k / PER) * W;
             V scale = LOAD(s->scales + (p * s->blocks + at) * W);
-            V zero = ZEROS ? zeros_of(s, p, at) : (V){0};
-            for (; k < stop; k += PER) {
-                rlx_vi32 words = *(const rlx_vi32u *)(s->codes + (p * s->words + k / PER) * W);
-                int n = stop - k < PER ? (int)(stop - k) : PER;
-                if (n == PER) {
-                    UNROLL for (int u = 0; u < PER; u++) {
-                        V v = code(BITS, !ZEROS, words, u);
-                        *(VU *)(dst + u * W) = (ZEROS ? v - zero : v) * scale;
-                    }
-                } else {
-                    for (int u = 0; u < n; u++) {
-                        V v = code(BITS, !ZEROS, words, u);
-                        *(VU *)(dst + u * W) = (ZEROS ? v - zero : v) * scale;
-                    }
-                }
-                dst += n * W;
-            }
+            V zero = ZEROS ? zeros_of(s, p, at) : (float)(1 << (BITS - 1)) - (V){0};
+            if (!ZEROS && BITS < 8)
+                decode_terms(BITS, SCALED, dst, w, stop - k, scale, zero);
+            else
+                decode_terms(BITS, GENERAL, dst, w, stop - k, scale, zero);
+            dst += (stop - k) * W;
             k = stop;
         }
     }
 }
+
+#if RLX_VREGS == 32
+#define MORE_ROWS(BITS, ZEROS)                                                            \
+    case 5: few_rows(BITS, ZEROS, 5, g); break;                                           \
+    case 6: few_rows(BITS, ZEROS, 6, g); break;                                           \
+    case 7: few_rows(BITS, ZEROS, 7, g); break;                                           \
+    case 8: few_rows(BITS, ZEROS, 8, g); break;
+#else
+#define MORE_ROWS(BITS, ZEROS)
+#endif
 
 #define FOR_ROWS(BITS, ZEROS, NAME_)                                                      \
     static void NAME_(const block_nbits *g) {                                             \
@@ -174,7 +264,8 @@ RLX_ALWAYS_INLINE void decode(const int BITS, const int ZEROS, const nbits_sourc
         case 1: few_rows(BITS, ZEROS, 1, g); break;                                       \
         case 2: few_rows(BITS, ZEROS, 2, g); break;                                       \
         case 3: few_rows(BITS, ZEROS, 3, g); break;                                       \
-        default: few_rows(BITS, ZEROS, 4, g); break;                                      \
+        case 4: few_rows(BITS, ZEROS, 4, g); break;                                       \
+        MORE_ROWS(BITS, ZEROS)                                                            \
         }                                                                                 \
     }
 
