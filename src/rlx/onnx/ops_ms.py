@@ -13,7 +13,7 @@ from rlx.onnx.ops_nn import layer_norm
 from rlx.onnx.ops_quant import single
 from rlx.onnx.registry import USE_DEFINITION, onnx_op
 from rlx.onnx.tensors import Array
-from rlx.ops.nbits import row_bytes
+from rlx.ops.nbits import pack, row_bytes, unpack
 
 MS = "com.microsoft"
 
@@ -346,32 +346,53 @@ def _matmul_nbits(n: NodeContext) -> Any:
     k, columns, bits, block = n.int("K"), n.int("N"), n.int("bits", 4), n.int("block_size")
     packed, scales = n.const(1), n.const(2)
     zeros = n.const(3) if n.has(3) else None
-    if n.has(4):
-        raise FormatError("an order of groups (g_idx) is not supported")
+    groups = _groups(n, k, block)
     bias_at = 5
     x = n.x(0)
     bias = n.opt(bias_at)
-    if x.dtype != dtypes.f64 and x.rank > 1 and (zeros is None or zeros.dtype == np.uint8) and bits in (2, 4, 8):
-        y = _in_codes(n, packed, scales, zeros, k, columns, bits, block)
+    order = None if groups is None else np.argsort(groups, kind="stable")
+    # Sorted by group the rows of B are in blocks, if all groups are full; the columns of A follow.
+    blocked = order is None or groups is None or bool((groups[order] == np.arange(k) // block).all())
+    coded = bits in (2, 4, 8) and (zeros is None or zeros.dtype == np.uint8)
+    if blocked and coded and x.dtype != dtypes.f64 and x.rank > 1:
+        y = _in_codes(n, x, packed, scales, zeros, k, columns, bits, block, order)
         return y if bias is None else ops.add(y, bias)
-    real = _unpacked(packed, scales, zeros, k, columns, bits, block).astype(x.dtype.numpy)
+    real = _unpacked(packed, scales, zeros, k, columns, bits, block, groups).astype(x.dtype.numpy)
     y = ops.matmul(x, n.constant(np.ascontiguousarray(real.T)))
     return y if bias is None else ops.add(y, bias)
 
 
-def _in_codes(n: NodeContext, packed: Array, scales: Array, zeros: Array | None, k: int, columns: int, bits: int,
-              block: int) -> Value:
-    """The product with its weights as they are: a scale and a zero point per block, codes in rows."""
+def _groups(n: NodeContext, k: int, block: int) -> Array | None:
+    """The group of each row of B (g_idx), or None where groups are blocks of rows in order."""
+    if not n.has(4):
+        return None
+    given = np.asarray(n.const(4)).reshape(-1)
+    blocks = -(-k // max(block, 1))
+    if given.size < k or given.dtype.kind not in "iu" or (k and not 0 <= given[:k].min() <= given[:k].max() < blocks):
+        raise FormatError(f"g_idx must hold {k} groups in [0, {blocks}), got {given.size} of type {given.dtype}")
+    groups = given[:k].astype(np.int64)
+    return None if (groups == np.arange(k) // block).all() else groups
+
+
+def _in_codes(n: NodeContext, x: Value, packed: Array, scales: Array, zeros: Array | None, k: int, columns: int,
+              bits: int, block: int, order: Array | None) -> Value:
+    """The product with its weights as they are: a scale and a zero point per block, codes in rows.
+
+    `order`: where the rows of B, and so the columns of A, come from.
+    """
     if k < 1 or block < 16 or packed.size != columns * -(-k // block) * (block * bits // 8):
         raise FormatError(f"B must have {columns} x {-(-k // max(block, 1))} blocks of {block} {bits}-bit weights, "
                           f"got {packed.size} bytes")
     blocks = -(-k // block)
     codes = np.ascontiguousarray(packed.reshape(columns, -1)[:, : row_bytes(k, bits)])
+    if order is not None:
+        codes = pack(unpack(codes, bits, k)[:, order], bits)
+        x = ops.gather(x, n.constant(order), axis=-1)
     scale = scales.reshape(columns, blocks).astype(np.float32)
     points = None
     if zeros is not None:
         points = n.constant(np.ascontiguousarray(_bits(zeros.reshape(columns, -1), bits, blocks)))
-    y: Value = ops.matmul_nbits(n.x(0), n.constant(codes), n.constant(scale), points, bits=bits, block_size=block)
+    y: Value = ops.matmul_nbits(x, n.constant(codes), n.constant(scale), points, bits=bits, block_size=block)
     return y
 
 
@@ -385,14 +406,17 @@ def _bits(raw: Array, bits: int, count: int) -> Array:
     return np.stack(parts, -1).reshape(*raw.shape[:-1], -1)[..., :count]
 
 
-def _unpacked(packed: Array, scales: Array, zeros: Array | None, k: int, columns: int, bits: int, block: int) -> Array:
+def _unpacked(packed: Array, scales: Array, zeros: Array | None, k: int, columns: int, bits: int, block: int,
+              groups: Array | None) -> Array:
+    """B^T in full; `groups`: of each of its columns if not blocks in order."""
     blocks = -(-k // block)
-    q = _bits(packed.reshape(columns, blocks, -1), bits, block).astype(np.float32)
-    s = scales.reshape(columns, blocks, 1).astype(np.float32)
+    at = np.arange(k) // block if groups is None else groups
+    q = _bits(packed.reshape(columns, blocks, -1), bits, block).reshape(columns, -1)[:, :k].astype(np.float32)
+    s = scales.reshape(columns, blocks).astype(np.float32)[:, at]
     if zeros is None:
         z: Any = float(1 << (bits - 1))
     elif zeros.dtype == np.uint8:
-        z = _bits(zeros.reshape(columns, -1), bits, blocks).astype(np.float32)[:, :, None]
+        z = _bits(zeros.reshape(columns, -1), bits, blocks).astype(np.float32)[:, at]
     else:
-        z = zeros.reshape(columns, blocks, 1).astype(np.float32)
-    return np.asarray(((q - z) * s).reshape(columns, blocks * block)[:, :k])
+        z = zeros.reshape(columns, blocks).astype(np.float32)[:, at]
+    return np.asarray((q - z) * s)
