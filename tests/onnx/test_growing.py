@@ -63,7 +63,7 @@ def compilations(m: Model) -> int:
 
 
 @pytest.mark.parametrize("case", [
-    {}, {"batch": 3}, {"kv_heads": 1, "heads": 2}, {"poison": True}, {"optimize": False}, {"threads": 2},
+    {}, {"batch": 3, "poison": True}, {"kv_heads": 1, "heads": 2}, {"optimize": False}, {"threads": 2},
     {"random": True},
 ])
 def test_generation_equals_feeding_by_hand(case: dict[str, Any]) -> None:
@@ -74,14 +74,14 @@ def test_generation_equals_feeding_by_hand(case: dict[str, Any]) -> None:
     m, hand = load(data, **options), ByHand(data, batch, kv, **options)
     found = m.bind_caches(64, {"batch_size": batch})
     assert found["present.1.value"] == type(found["present.1.value"])("past_key_values.1.value", 2)
-    for k, n in enumerate([7, *[1] * 30, 4, 1, 1]):
+    for k, n in enumerate([7, *[1] * 12, 4, 1, 1]):
         ids = tokens(n, batch, seed=k)
         got = step(m, ids) if case.get("threads") is None else m.run(
             {"input_ids": ids, "attention_mask": np.ones((batch, int(m.read_handle("cache_length")) + n), np.int64)},
             threads=2)
         same(got, hand.step(ids))
     assert m.read_handle("past_key_values.1.key").tobytes() == hand.past["past_key_values.1.key"].tobytes()
-    assert int(m.read_handle("cache_length")) == 43
+    assert int(m.read_handle("cache_length")) == 25
 
 
 def test_many_lengths_are_few_compilations_in_one_memory() -> None:
@@ -317,10 +317,10 @@ def feeds(n: int, batch: int = 1) -> dict[str, np.ndarray]:
     return {"ids": rng.integers(0, 64, (batch, n)), "mask": rng.integers(0, 2, (batch, n))}
 
 
-@pytest.mark.parametrize("options", [{}, {"poison": True}, {"optimize": False}])
+@pytest.mark.parametrize("options", [{"poison": True}, {"optimize": False}])
 def test_c5_extents_of_a_file_are_exact_at_every_size(options: dict[str, Any]) -> None:
     m, exact = load(encoder(), extents={"seq": 64}, **options), load(encoder(), **options)
-    order = np.random.default_rng(0).permutation(64)[:40] + 1
+    order = np.random.default_rng(0).permutation(64)[:24] + 1
     for n in order:
         same(m.run(feeds(int(n))), dict(exact.run(feeds(int(n))).items()))
     assert compilations(m) < 40
@@ -388,3 +388,50 @@ def test_memory_is_flat_over_many_lengths() -> None:
         assert tracemalloc.get_traced_memory()[0] - before < 200_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_child_goes_on_with_its_own_cache() -> None:
+    import os
+
+    m = load(decoder())
+    m.bind_caches(32)
+    for n in (4, 1, 1):
+        step(m, tokens(n))
+    twin = m.clone()
+    want = [step(twin, tokens(1, seed=k))["logits"].tobytes() for k in range(4)]
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            same_there = [step(m, tokens(1, seed=k))["logits"].tobytes() for k in range(4)] == want
+            os.write(writing, b"y" if same_there else b"n")
+        finally:
+            os._exit(0)
+    os.close(writing)
+    assert os.read(reading, 1) == b"y"
+    os.close(reading)
+    os.waitpid(pid, 0)
+    assert [step(m, tokens(1, seed=k))["logits"].tobytes() for k in range(4)] == want
+
+
+def test_four_threads_on_clones() -> None:
+    import threading
+
+    m = load(decoder())
+    m.bind_caches(32)
+    step(m, tokens(5))
+    twin = m.clone()
+    want = [step(twin, tokens(1, seed=k))["logits"].tobytes() for k in range(12)]
+    wrong: list[int] = []
+
+    def work(who: Model) -> None:
+        for k in range(12):
+            if step(who, tokens(1, seed=k))["logits"].tobytes() != want[k]:
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(m.clone(),)) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong

@@ -212,6 +212,32 @@ def test_a_position_that_moves_is_no_new_program() -> None:
     assert m.memory_report().variants == 1
 
 
+FORMS: dict[str, tuple[list[tuple[object, ...]], np.ndarray, dict[str, np.ndarray], object]] = {
+    "a row": ([("Add", ["pos", "one"], ["end"]), ("Slice", ["t", "pos", "end", "zero"], ["y"])],
+              np.zeros(1, np.int64), {"one": np.array([1])}, lambda t, p: t[p : p + 1]),
+    "rows, i32": ([("Add", ["pos", "four"], ["end"]), ("Slice", ["t", "pos", "end"], ["y"])],
+                  np.zeros(1, np.int32), {"four": np.array([4], np.int32)}, lambda t, p: t[p : p + 4]),
+    "a range": ([("Add", ["pos", "one"], ["end"]), ("Range", ["pos", "end", "one"], ["r"]),
+                 ("Gather", ["t", "r"], ["y"])],
+                np.zeros((), np.int64), {"one": np.int64(1)}, lambda t, p: t[p : p + 1]),
+    "two axes": ([("Concat", ["pos", "pos"], ["at"]), ("Add", ["at", "wide"], ["end"]),
+                  ("Slice", ["t", "at", "end"], ["y"])],
+                 np.zeros(1, np.int64), {"wide": np.array([2, 2])}, lambda t, p: t[p : p + 2, p : p + 2]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_positions_in_other_forms_are_no_new_programs(form: str) -> None:
+    steps, pos, constants, want = FORMS[form]
+    t = np.arange(1600, dtype=F).reshape(40, 40)
+    nodes = [node(*s, **({"axis": 0} if s[0] in ("Concat", "Gather") else {})) for s in steps]
+    m = model(nodes, {"pos": pos}, ["y"], {"t": t, "zero": np.zeros(1, np.int64), **constants})  # type: ignore[arg-type]
+    for p in range(30):
+        got = m.run({"pos": (pos + p).astype(pos.dtype)})["y"]
+        np.testing.assert_array_equal(got, want(t, p))  # type: ignore[operator]
+    assert m.memory_report().variants == 1
+
+
 @pytest.mark.parametrize("pos", [-60, -50, -3, -2, -1, 0, 30, 48, 49, 50, 90])
 def test_slices_at_any_position_are_those_of_python(pos: int) -> None:
     m, table = rows_at(), np.arange(150, dtype=F).reshape(50, 3)

@@ -195,3 +195,23 @@ def test_a_cancelled_run_leaves_the_cache_and_the_numbers() -> None:
         assert exe.read_handle("keys").shape == (1, 4, 3)
     finally:
         rlx.unregister_op("failing.stop")
+
+
+def test_a_run_in_stages_is_one_run_for_random_numbers() -> None:
+    """What a size is known from does not change the stream: the same numbers with and without a stage before them."""
+
+    def build(staged: bool) -> rlx.CompiledGraph:
+        g = rlx.Graph("stages")
+        x = g.input("x", (4,), rlx.i64)
+        scale = ops.reduce_sum(ops.nonzero(x), axes=(0, 1)) * 0 if staged else ops.reduce_sum(x, axes=(0,)) * 0
+        drawn = ops.random_normal(shape=(3,), dtype=rlx.f32, graph=g, name="late")
+        g.output("y", drawn + ops.cast(scale, dtype=rlx.f32))
+        g.output("z", ops.random_uniform(shape=(3,), dtype=rlx.f32, graph=g, name="early"))
+        return rlx.compile(g)
+
+    one, two = build(False), build(True)
+    for k in range(4):
+        x = {"x": np.array([1, 0, k, 2])}
+        a, b = one.run(x), two.run(x)
+        np.testing.assert_array_equal(a["y"], b["y"])
+        np.testing.assert_array_equal(a["z"], b["z"])

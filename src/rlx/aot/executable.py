@@ -127,8 +127,9 @@ class LoadedGraph(CompiledGraph):
             v = self._param(name)
             if array is not None:
                 self._params[name] = fit(array, v.dtype, array.shape, f"{file.name}: parameter {name!r}")
-        for made, variant in zip(self.variants(), mapped, strict=False):
+        for made in self.variants():  # also those that were compiled from the graph just now
             made.set_state(self._rng)
+        for made, variant in zip(self.variants(), mapped, strict=False):
             self._adopt(made, variant)
         if mapped and all(a is not None for a in self._params.values()):
             self._upload()

@@ -39,6 +39,10 @@ class CacheRuns:
         self._cells: dict[str, Cell] = {}
         self._outputs: dict[str, int] = {}  # cache -> place of the output that is it
 
+    def after_fork(self) -> None:
+        """In a child: a thread that held a lock does not exist here."""
+        self._known.after_fork()
+
     # -- binding ------------------------------------------------------------------------
 
     def declare(self, handles: Handles, name: str, axis: int, rank: int) -> None:

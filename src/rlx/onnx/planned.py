@@ -59,6 +59,9 @@ def _after_fork() -> None:
         shared = getattr(model._core, "model", None)
         if shared is not None:
             shared.lock = threading.RLock()
+        for part in (getattr(model._core, "sized", None), model._cache_runs):
+            if part is not None:
+                part.after_fork()
         for variant in model._programs():
             variant.executor.abandon()
 

@@ -200,6 +200,11 @@ class Sized:
         """Of the same file for another model; nothing is compiled yet."""
         return Sized(core, self.inputs, self.upper)
 
+    def after_fork(self) -> None:
+        """In a child: a thread that held a lock does not exist here."""
+        self._families.after_fork()
+        self._exact.after_fork()
+
     def programs(self) -> list[Variant]:
         """What is kept here besides the plans."""
         return list(self._exact.values())

@@ -154,16 +154,18 @@ class Staged:
         return stage
 
     def run(self, inputs: dict[str, Any], threads: int, out: Any) -> _interp.Outputs:
-        """Run all stages; `out` arrays are filled at the end."""
+        """Run all stages; `out` arrays are filled at the end. For random numbers it is one run."""
         state = self.state
         before = state.counter
         try:
-            return self._run(inputs, threads, out)
+            results = self._run(inputs, threads, out, before)
         except BaseException:
             state.rewind(before)
             raise
+        state.rewind(before + 1)
+        return results
 
-    def _run(self, inputs: dict[str, Any], threads: int, out: Any) -> _interp.Outputs:
+    def _run(self, inputs: dict[str, Any], threads: int, out: Any, number: int) -> _interp.Outputs:
         self._check(self.first, inputs)
         results = self.first.executor.run(inputs, threads, None)
         sizes = {symbol: int(results[label].reshape(-1)[i]) for symbol, label, i in self.cut.sizes}
@@ -176,6 +178,7 @@ class Staged:
             crossing[name] = array
         stage = self._rest(sizes)
         self._check(stage, crossing)
+        self.state.rewind(number)
         final = stage.executor.run(crossing, threads, None)
         return _interp.Outputs(tuple(self._deliver(out, list(final))), self.index)
 
