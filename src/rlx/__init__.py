@@ -7,7 +7,10 @@ the package stays cheap.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import rlx.dtypes as _dtypes
+from rlx.collector import collector_paused as _collector_paused
+
+with _collector_paused():
+    import rlx.dtypes as _dtypes
 
 __version__ = "0.1.0"
 

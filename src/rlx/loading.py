@@ -3,6 +3,7 @@
 import os
 from typing import TYPE_CHECKING, Any
 
+from rlx.collector import collector_paused
 from rlx.errors import ConfigError, FormatError, file_error
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
     else:
         raise FormatError(f"load: the model must be a path, bytes or a ModelProto, got {type(source).__name__}")
     if head == b"RLXAOT\x1a\n":
-        from rlx.aot.load import load as load_ahead
+        with collector_paused():
+            from rlx.aot.load import load as load_ahead
 
         if options is not None or precision is not None:
             raise ConfigError("load: an ahead-of-time file was compiled with its options, got others"
@@ -62,7 +64,8 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         raise FormatError("load: the model must be an ONNX or ahead-of-time file, got a zip archive"
                           "\nhint: wheels, .npz and PyTorch files are zip archives; give the model inside one")
-    from rlx.onnx import load as load_onnx
+    with collector_paused():
+        from rlx.onnx.model import load as load_onnx
 
     if precision is not None:
         from rlx.options import with_options

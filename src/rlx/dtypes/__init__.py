@@ -1,8 +1,8 @@
 """The element types: one row each, found by name, NumPy type or foreign code."""
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -40,6 +40,17 @@ class DType:
     def __reduce__(self) -> Any:
         return as_dtype, (self.name,)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """The NumPy type of one that NumPy does not have itself, when it is first asked for."""
+            if name != "numpy":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            import ml_dtypes
+
+            self.__dict__["numpy"] = made = np.dtype(getattr(ml_dtypes, _EXTENSIONS[self.name]))
+            return made
+
     @property
     def is_float(self) -> bool:
         """Real floating point, half types and float8 included."""
@@ -71,6 +82,19 @@ class DType:
         return self.kind == "f" and self.itemsize <= 2
 
 
+# Element types of ml_dtypes, which takes 5 ms to import and is imported when one of them is met.
+_EXTENSIONS = {
+    "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2",
+    "f8e5m2fnuz": "float8_e5m2fnuz",
+}  # fmt: skip
+
+
+def _extension(name: str, itemsize: int, kind: str, onnx: int) -> DType:
+    made = DType(name, itemsize, kind, np.dtype(np.void), onnx)
+    del made.__dict__["numpy"]
+    return made
+
+
 def _row(name: str, numpy_type: Any, kind: str, onnx: int) -> DType:
     dtype = np.dtype(numpy_type)
     return DType(name, dtype.itemsize, kind, dtype, onnx)
@@ -79,7 +103,7 @@ def _row(name: str, numpy_type: Any, kind: str, onnx: int) -> DType:
 f64 = _row("f64", np.float64, "f", 11)
 f32 = _row("f32", np.float32, "f", 1)
 f16 = _row("f16", np.float16, "f", 10)
-bf16 = _row("bf16", ml_dtypes.bfloat16, "f", 16)
+bf16 = _extension("bf16", 2, "f", 16)
 i8 = _row("i8", np.int8, "i", 3)
 i16 = _row("i16", np.int16, "i", 5)
 i32 = _row("i32", np.int32, "i", 6)
@@ -91,10 +115,10 @@ u64 = _row("u64", np.uint64, "u", 13)
 bool_ = _row("bool", np.bool_, "b", 9)
 c64 = _row("c64", np.complex64, "c", 14)
 c128 = _row("c128", np.complex128, "c", 15)
-f8e4m3fn = _row("f8e4m3fn", ml_dtypes.float8_e4m3fn, "f", 17)
-f8e4m3fnuz = _row("f8e4m3fnuz", ml_dtypes.float8_e4m3fnuz, "f", 18)
-f8e5m2 = _row("f8e5m2", ml_dtypes.float8_e5m2, "f", 19)
-f8e5m2fnuz = _row("f8e5m2fnuz", ml_dtypes.float8_e5m2fnuz, "f", 20)
+f8e4m3fn = _extension("f8e4m3fn", 1, "f", 17)
+f8e4m3fnuz = _extension("f8e4m3fnuz", 1, "f", 18)
+f8e5m2 = _extension("f8e5m2", 1, "f", 19)
+f8e5m2fnuz = _extension("f8e5m2fnuz", 1, "f", 20)
 
 # What to do about an op that does not take them.
 FLOAT8_HINT = "hint: float8 is stored, moved and cast; compute with ops.cast(x, dtype=rlx.f32)"
@@ -110,7 +134,7 @@ COMPLEX = (c64, c128)
 NUMBERS = REALS + COMPLEX
 
 BY_NAME = {d.name: d for d in ALL}
-_BY_NUMPY = {d.numpy: d for d in ALL}
+_BY_NUMPY = {d.numpy: d for d in ALL if d.name not in _EXTENSIONS}
 _BY_ONNX = {d.onnx: d for d in ALL}
 
 
@@ -126,15 +150,27 @@ def as_dtype(value: Any) -> DType:
         return value
     if isinstance(value, str) and value in BY_NAME:
         return BY_NAME[value]
-    try:
-        if value is None:  # NumPy's float64
-            raise TypeError
-        found = _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
-    except TypeError:
-        found = None
+    found = None if value is None else _look_up(value)  # for NumPy None is float64
     if found is None:
         raise GraphError(f"dtype must be one of {[d.name for d in ALL]}, got {value!r}")
     return found
+
+
+def _look_up(value: Any) -> DType | None:
+    try:
+        kind = np.dtype(value).newbyteorder("=")
+    except TypeError:
+        kind = None  # perhaps a name that NumPy knows once ml_dtypes is there, such as "bfloat16"
+    found = None if kind is None else _BY_NUMPY.get(kind)
+    if found is None and len(_BY_NUMPY) < len(ALL) and (kind is None or "ml_dtypes" in sys.modules):
+        _BY_NUMPY.update({BY_NAME[name].numpy: BY_NAME[name] for name in _EXTENSIONS})
+        return _look_up(value)
+    return found
+
+
+def is_known(kind: np.dtype[Any]) -> bool:
+    """Whether a NumPy type is that of an element type, in the byte order of this machine."""
+    return kind in _BY_NUMPY or ("ml_dtypes" in sys.modules and _look_up(kind) is not None and kind.isnative)
 
 
 def from_onnx(code: int) -> DType | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx._kernels import _interp
+from rlx.collector import collector_paused
 from rlx.compiler import compile_static
 from rlx.errors import ExecutionError, FormatError
 from rlx.ir.graph import Graph
@@ -16,9 +17,8 @@ from rlx.onnx.plans import ABSENT, Plans
 from rlx.onnx.steps import Finish, Segment, Slot, Step
 from rlx.onnx.tracer import Frame, Scope, Tracer
 from rlx.options import CompileOptions
-from rlx.runtime.dispatch import log
-from rlx.runtime.intermediates import NanCheck, NodeDump
-from rlx.runtime.variant import Variant, collector_paused, settle
+from rlx.runtime.variant import Variant, settle
+from rlx.runtime.verbose import tell
 from rlx.runtime.weights import WeightStore
 
 if TYPE_CHECKING:
@@ -108,14 +108,16 @@ class Core(Plans):
 
     def compile(self, graph: Graph) -> Variant:
         """Compile a segment; weights are shared with all others of the file."""
-        isa = self.model.options.isa
-        check = NanCheck(graph, isa) if self.model.options.nan_check and self.dump is None else None
-        check = check if self.dump is None else NodeDump(graph, isa, self.dump)
+        isa, check = self.model.options.isa, None
+        if self.dump is not None or self.model.options.nan_check:
+            from rlx.runtime.intermediates import NanCheck, NodeDump
+
+            check = NanCheck(graph, isa) if self.dump is None else NodeDump(graph, isa, self.dump)
         compiled = compile_static(graph, self.model.options)
         variant = Variant(compiled, self.weights(compiled.table), self.model.threads, self.name, self.rng)
         variant.upload({})
         variant.nan_check = check
-        log(compiled)
+        tell(compiled)
         if compiled.owned:
             graph.dismantle()
         self.model.tensors.release_pages()

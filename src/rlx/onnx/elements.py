@@ -1,22 +1,44 @@
 """Element types of ONNX as NumPy types. Works without the package `onnx`."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from rlx import dtypes
 from rlx.errors import FormatError
 
 STRING = 8
+_NAMES = {
+    21: "uint4", 22: "int4", 23: "float4_e2m1fn", 24: "float8_e8m0fnu", 25: "uint2", 26: "int2",
+}  # fmt: skip
+
+
+class _HostTypes(Mapping[int, Any]):
+    """By code; ml_dtypes is imported when one of the codes is met."""
+
+    def __getitem__(self, code: int) -> Any:
+        import ml_dtypes
+
+        found = getattr(ml_dtypes, _NAMES[code], None)
+        if found is None:
+            raise KeyError(code)
+        return found
+
+    def __contains__(self, code: object) -> bool:
+        return code in _NAMES and super().__contains__(code)
+
+    def __iter__(self) -> Iterator[int]:
+        import ml_dtypes
+
+        return iter([code for code, name in _NAMES.items() if hasattr(ml_dtypes, name)])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
 # Element types that the IR does not compute in: they exist on the host alone. Numbers of onnx.TensorProto.DataType.
-HOST_TYPES: dict[int, Any] = {
-    code: getattr(ml_dtypes, name)
-    for code, name in {
-        21: "uint4", 22: "int4", 23: "float4_e2m1fn", 24: "float8_e8m0fnu", 25: "uint2", 26: "int2",
-    }.items()
-    if hasattr(ml_dtypes, name)
-}
+HOST_TYPES = _HostTypes()
 
 
 def numpy_type(code: int, what: str) -> np.dtype[Any]:

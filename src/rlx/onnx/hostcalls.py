@@ -14,7 +14,6 @@ from rlx import dtypes
 from rlx._kernels import _text
 from rlx.dtypes import DType
 from rlx.errors import FormatError
-from rlx.onnx.patterns import Split, finder, matcher, splitter
 from rlx.onnx.steps import Maps
 
 Array = npt.NDArray[Any]
@@ -128,6 +127,8 @@ def split_strings(*, delimiter: str | None, most: int) -> Callable[[Array], Any]
 @host_call
 def full_match(*, pattern: str) -> Callable[..., object]:
     """Whether all of a text matches a pattern."""
+    from rlx.onnx.patterns import matcher
+
     match = matcher(pattern)
     return lambda x: match(x)
 
@@ -168,6 +169,8 @@ def _grams(places: dict[tuple[Any, ...], int], skips: int, width: int) -> _text.
 def tokenise(*, expression: str | None, separators: list[str] | None, shortest: int, mark: bool,
              fill: str) -> Callable[[Array], Array]:
     """Texts cut into tokens: what a pattern finds, what lies between separators, or single letters."""
+    from rlx.onnx.patterns import Split, finder, splitter
+
     split: Split
     if expression and expression != ".":  # that one means every letter, line ends too
         split = finder(expression, shortest)

@@ -1,8 +1,8 @@
 """Casts to and from element types that only the host knows: strings, 4 and 2 bit types, powers of two."""
 
+import functools
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from rlx import dtypes, ops
@@ -12,8 +12,16 @@ from rlx.onnx.elements import HOST_TYPES, STRING, numpy_type
 from rlx.onnx.steps import Slot
 from rlx.onnx.tensors import Array, type_name
 
-_CODES = {np.dtype(t): code for code, t in HOST_TYPES.items()}
-FLOAT8_TYPES = {d.numpy: d.onnx for d in dtypes.FLOAT8}
+
+@functools.cache
+def _codes() -> dict[np.dtype[Any], int]:
+    return {np.dtype(t): code for code, t in HOST_TYPES.items()}
+
+
+@functools.cache
+def float8_types() -> dict[np.dtype[Any], int]:
+    """ONNX codes of the NumPy types of float8."""
+    return {d.numpy: d.onnx for d in dtypes.FLOAT8}
 
 
 def code_of(n: NodeContext, i: int) -> int:
@@ -25,7 +33,7 @@ def code_of(n: NodeContext, i: int) -> int:
     value = item if isinstance(item, np.ndarray) else n.tracer.current(item) if isinstance(item, Slot) else None
     if not isinstance(value, np.ndarray):
         raise FormatError(f"operand {i} must be a tensor, got {type(item).__name__}")
-    return STRING if value.dtype.kind == "O" else _CODES[value.dtype]
+    return STRING if value.dtype.kind == "O" else _codes()[value.dtype]
 
 
 def cast(n: NodeContext, code: int) -> Any:
@@ -62,6 +70,8 @@ def convert(x: Array, code: int, saturate: bool = True, mode: str = "up") -> Arr
     wide = x.astype(np.float32)
     if target.name == "float8_e8m0fnu":
         return _to_e8m0(wide, saturate, mode)
+    import ml_dtypes
+
     limit = float(ml_dtypes.finfo(target).max)  # type: ignore[no-untyped-call]
     return np.asarray(np.clip(wide, -limit, limit).astype(target))  # float4_e2m1fn
 
@@ -122,6 +132,6 @@ def _from_text(x: Array, target: np.dtype[Any], what: str, saturate: bool) -> Ar
             raise FormatError(f"{what}: a string must be a number, got {text!r}") from None
 
     wide = np.asarray([one(s) for s in x.reshape(-1)])
-    if target in FLOAT8_TYPES:
-        return convert(wide.astype(np.float64), FLOAT8_TYPES[target], saturate).reshape(x.shape)
+    if (code := float8_types().get(target)) is not None:
+        return convert(wide.astype(np.float64), code, saturate).reshape(x.shape)
     return wide.astype(target).reshape(x.shape)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlx._kernels import _interp
+from rlx.collector import collector_paused
 from rlx.errors import FileError, FormatError, RlxError, UnsupportedOpError, file_error
 from rlx.machine import check_threads
 from rlx.onnx import registry
@@ -18,7 +19,7 @@ from rlx.onnx.sized import Sized
 from rlx.onnx.tensors import TensorReader, type_name
 from rlx.options import CompileOptions, default_threads
 from rlx.records import replace
-from rlx.runtime.variant import collector_paused, make_state
+from rlx.runtime.variant import make_state
 
 
 def _declared(t: Type, default: bool = False) -> Declared:

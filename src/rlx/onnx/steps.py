@@ -21,7 +21,6 @@ Array = npt.NDArray[Any]
 
 # Outcomes kept per step; the one not used for longest goes first.
 MAX_CHILDREN = 32
-_TENSOR_TYPES = {d.numpy for d in dtypes.ALL}
 
 
 @record(frozen=True)
@@ -280,4 +279,4 @@ def actual(item: Any, values: list[Any]) -> Any:
 
 def is_tensor(array: Array) -> bool:
     """Whether the IR has the array's element type."""
-    return array.dtype in _TENSOR_TYPES
+    return dtypes.is_known(array.dtype)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from rlx import dtypes
@@ -265,6 +264,8 @@ def _to_float8(x: Array, dtype: DType, saturate: bool) -> Array:
     """Rounded once, from any real type: integers beyond 2**53 are beyond the range too."""
     wide = x.astype(np.float64)
     if saturate:
+        import ml_dtypes
+
         limit = float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
         wide = np.clip(wide, -limit, limit)
     return np.asarray(wide.astype(dtype.numpy))

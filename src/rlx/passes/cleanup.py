@@ -12,7 +12,6 @@ from rlx.ir.graph import CONSTANT, INPUT, PARAM, Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array, OpDef
 from rlx.ir.traced import trace_of
 from rlx.ir.types import static_shape
-from rlx.passes.stored import kept_widenings
 
 # A folded result larger than this is kept only if it is not much larger than its operands.
 FOLD_LIMIT = 1 << 16
@@ -148,7 +147,7 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
         elif constant.issuperset(node.inputs) and "leaf" not in node.op.traits:
             if weights is None:
                 weights = _weights(graph)
-                packed = _packed_transposed(graph) | kept_widenings(graph)
+                packed = _packed_transposed(graph) | _kept_widenings(graph)
             if node not in packed and _foldable(node, any(v in weights for v in node.outputs)):
                 constant.update(node.outputs)
                 folded.add(node)
@@ -193,6 +192,14 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
         else:
             result.copy(node)
     return prune(result.finish())
+
+
+def _kept_widenings(graph: Graph) -> set[Node]:
+    if not any(node.op.name == "cast" for node in graph.nodes):
+        return set()
+    from rlx.passes.stored import kept_widenings
+
+    return kept_widenings(graph)
 
 
 def _weights(graph: Graph) -> set[Value]:

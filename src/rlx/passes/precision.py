@@ -13,9 +13,7 @@ from rlx.dtypes import DType, bf16, f16, f32
 from rlx.errors import ConfigError
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.passes.base import Pass
-from rlx.passes.cleanup import fold_constants
 from rlx.passes.pipeline import Pipeline
-from rlx.passes.stored import store_weights
 from rlx.records import field, record, replace
 
 CATEGORIES = ("compute", "reduction", "elementwise", "movement")
@@ -278,6 +276,8 @@ def with_precision(pipeline: Pipeline, policy: PrecisionPolicy) -> Pipeline:
 
         def store(graph: Graph) -> Graph:
             """Weights of products, convolutions and lookups get their type of storage."""
+            from rlx.passes.stored import store_weights
+
             return store_weights(graph, policy.storage)
 
         pipeline = pipeline.insert(Pass("store-weights", store, True), after="widen-halves")
@@ -292,7 +292,7 @@ def with_precision(pipeline: Pipeline, policy: PrecisionPolicy) -> Pipeline:
             place = "store-weights"
         pipeline = pipeline.insert(Pass("auto-mixed-precision", mix, True), after=place)
         if "fold-again" in pipeline:
-            fold = replace(pipeline["fold-again"], name="fold-precision", run=fold_constants)
+            fold = replace(pipeline["fold-again"], name="fold-precision")
             pipeline = pipeline.insert(fold, after="auto-mixed-precision")
     return pipeline
 

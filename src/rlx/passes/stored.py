@@ -13,7 +13,6 @@ import numpy as np
 from rlx.dtypes import DType, f32
 from rlx.ir.graph import CONSTANT, PARAM, Graph, Node, Rewriter, Value
 from rlx.ir.types import static_shape
-from rlx.passes.winograd import takes
 
 # A smaller weight is not worth another kernel.
 FEWEST = 1024
@@ -57,6 +56,8 @@ def takes_halves(node: Node, index: int) -> bool:
         return False  # depthwise: few weights, another kernel
     shape = static_shape(out.shape, node.name)
     pixels = (shape[0], *shape[2:]) if node.op.name == "conv" else shape[:3]
+    from rlx.passes.winograd import takes
+
     return not (len(shape) == 4 and takes(weights, node.attrs, pixels))
 
 

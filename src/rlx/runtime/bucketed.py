@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlx._kernels import _interp
+from rlx.collector import collector_paused
 from rlx.errors import RlxError
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
@@ -14,7 +15,7 @@ from rlx.runtime.cache import LRU
 from rlx.runtime.extent import ExtentReport, Extents
 from rlx.runtime.family import Families, Place
 from rlx.runtime.staged import Staged, is_dynamic
-from rlx.runtime.variant import Variant, collector_paused
+from rlx.runtime.variant import Variant
 from rlx.runtime.weights import WeightStore
 
 # What tells programs of one graph apart: extents in use, shapes of inputs whose sizes are open.

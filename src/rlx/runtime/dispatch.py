@@ -1,11 +1,10 @@
-"""Which kernel does each node's work and why: the dispatch report, and the lines of `RLX_VERBOSE`."""
+"""Which kernel does each node's work and why: the dispatch report."""
 
-import sys
 from typing import TYPE_CHECKING
 
-from rlx import config, costs
+from rlx import costs
 from rlx.records import record
-from rlx.runtime.report import explain, human, table_html, table_text
+from rlx.runtime.report import table_html, table_text
 
 if TYPE_CHECKING:
     from rlx.compiler import Compiled
@@ -79,18 +78,3 @@ class DispatchReport:
 
     def _repr_html_(self) -> str:
         return table_html(COLUMNS, self._cells())
-
-
-def log(compiled: "Compiled") -> None:
-    """Say on stderr what has been compiled, if `RLX_VERBOSE` asks for it."""
-    level = int(config.default("RLX_VERBOSE", "0"))
-    if not level:
-        return
-    program = compiled.program
-    seconds = sum(r.seconds for r in compiled.records)
-    weights = sum(w.nbytes for w in program.weights)
-    print(f"rlx: compiled {compiled.graph.name!r} for {compiled.table.level}: {len(program.nodes)} nodes,"
-          f" {len(program.calls)} calls, weights {human(weights)}, arena {human(program.arena_bytes)},"
-          f" passes {seconds * 1e3:.1f} ms", file=sys.stderr)
-    if level > 1:
-        print(explain(compiled), file=sys.stderr)

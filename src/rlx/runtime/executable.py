@@ -4,12 +4,13 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlx import dtypes
 from rlx._kernels import _interp
+from rlx.collector import collector_paused
 from rlx.compiler import Compiled, compile_static
 from rlx.dtypes import DType
 from rlx.errors import (
@@ -40,10 +41,8 @@ from rlx.runtime.binding import (
 )
 from rlx.runtime.bucketed import Bucketed, Key
 from rlx.runtime.cache import LRU, VARIANTS
-from rlx.runtime.dispatch import DispatchReport, log
 from rlx.runtime.extent import Extents, bind_options
 from rlx.runtime.family import Families
-from rlx.runtime.intermediates import Intermediates, NanCheck
 from rlx.runtime.lifecycle import LifeCycle
 from rlx.runtime.manifest import IoDtypeManifest
 from rlx.runtime.report import (
@@ -59,8 +58,12 @@ from rlx.runtime.settings import active_options
 from rlx.runtime.staged import Staged, is_dynamic
 from rlx.runtime.state import Handles, handles_of, with_inputs
 from rlx.runtime.stateful import Stateful
-from rlx.runtime.variant import Variant, collector_paused, make_state, settle
+from rlx.runtime.variant import Variant, make_state, settle
+from rlx.runtime.verbose import tell
 from rlx.runtime.weights import WeightStore
+
+if TYPE_CHECKING:
+    from rlx.runtime.dispatch import DispatchReport
 
 RunKept = Callable[[Any, list[Array]], list[Array] | None]
 
@@ -134,7 +137,11 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
             return Staged(eliminate_dead(graph), self._make, wide)
         with collector_paused():
             try:
-                check = NanCheck(graph, self.options.isa, wide) if self.options.nan_check else None
+                check = None
+                if self.options.nan_check:
+                    from rlx.runtime.intermediates import NanCheck
+
+                    check = NanCheck(graph, self.options.isa, wide)
                 compiled = ready or compile_static(graph, self.options)
                 self.io_manifest.check(compiled.program.inputs, compiled.program.outputs, self.graph.name)
                 variant = Variant(compiled, self._store, self._threads, self.graph.name, self._rng, wide=wide,
@@ -143,7 +150,7 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
                 raise out_of_memory(error, self.graph.name) from None
             variant.nan_check = check
             settle(compiled)
-            log(compiled)
+            tell(compiled)
         return self._own(variant)
 
     def _own(self, variant: Variant) -> Variant:
@@ -573,8 +580,10 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
         """Which passes fired and which kernels run."""
         return explain(self._any_variant().compiled, self._extents.reports(), active_options(self.options))
 
-    def dispatch(self) -> DispatchReport:
+    def dispatch(self) -> "DispatchReport":
         """Which kernel does each node's work, over how many items, and whether threads share it."""
+        from rlx.runtime.dispatch import DispatchReport
+
         return DispatchReport.of(self._any_variant().compiled)
 
     def memory_report(self) -> MemoryReport:
@@ -612,6 +621,8 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
         if self._open:
             sizes = bind_sizes(graph.inputs, shapes, graph.name)
             graph = specialise(graph, sizes)
+        from rlx.runtime.intermediates import Intermediates
+
         values = Intermediates(graph, self.options.isa, self._extents.wide(sizes))
         return values.run(inputs, self._given_params(), make_state(self.rng))
 

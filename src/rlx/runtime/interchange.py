@@ -1,14 +1,21 @@
 """Other people's arrays: DLPack, the buffer protocol, `__array__`. Memory is shared, and its owner kept alive."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx._kernels._dlpack import Exported
-from rlx._kernels._dlpack import from_dlpack as _from_dlpack
 from rlx.dtypes import DType
 from rlx.errors import BindingError, BindingTypeError, GraphError, RlxError
 from rlx.ir.opdef import Array
+
+if TYPE_CHECKING:
+    from rlx._kernels._dlpack import Exported
+
+
+def _from_dlpack(producer: Any) -> Array:
+    from rlx._kernels import _dlpack
+
+    return _dlpack.from_dlpack(producer)
 
 
 def from_dlpack(producer: Any) -> Array:
@@ -32,7 +39,7 @@ def from_dlpack(producer: Any) -> Array:
         raise BindingTypeError(f"from_dlpack: memory must be readable here, got {error}") from error
 
 
-def to_dlpack(array: Array) -> Exported:
+def to_dlpack(array: Array) -> "Exported":
     """The array for consumers of DLPack, in every element type of rlx.
 
     NumPy arrays export themselves, but for bfloat16: ``torch.from_dlpack(rlx.to_dlpack(outs["y"]))`` works for
@@ -46,6 +53,8 @@ def to_dlpack(array: Array) -> Exported:
     """
     if not isinstance(array, np.ndarray):
         raise BindingTypeError(f"to_dlpack: must be given a NumPy array, got {type(array).__name__}")
+    from rlx._kernels._dlpack import Exported
+
     try:
         return Exported(array)
     except BufferError as error:

@@ -1,6 +1,8 @@
 """Which kernels exist on this machine: ISA levels, loading, name -> address."""
 
 import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from rlx._kernels import _host, _interp
 from rlx.errors import LoweringError
@@ -8,6 +10,9 @@ from rlx.records import record
 from rlx.runtime.levels import LEVELS, available_levels, rows_of, used_levels
 
 __all__ = ["LEVELS", "EwRow", "Field", "KernelRow", "KernelTable", "available_levels", "parse_layout", "table"]
+
+
+Row = TypeVar("Row")
 
 
 @record(eq=False)
@@ -49,14 +54,38 @@ class EwRow:
     level: str
 
 
+class _Rows(Mapping[str, Row]):
+    """Rows by name, each made when it is asked for: a program uses a few of several hundred."""
+
+    def __init__(self, raw: Mapping[str, Any], make: Callable[[str, Any], Row]) -> None:
+        self._raw = raw
+        self._make = make
+        self._made: dict[str, Row] = {}
+
+    def __getitem__(self, name: str) -> Row:
+        row = self._made.get(name)
+        if row is None:
+            self._made[name] = row = self._make(name, self._raw[name])
+        return row
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._raw
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+
 @record(eq=False)
 class KernelTable:
     """All kernels of one ISA level."""
 
     level: str
     levels: tuple[str, ...]
-    kernels: dict[str, KernelRow]
-    ews: dict[str, EwRow]
+    kernels: Mapping[str, KernelRow]
+    ews: Mapping[str, EwRow]
 
     def kernel(self, name: str) -> KernelRow:
         """Return the row called `name`; LoweringError with the nearest dtypes otherwise."""
@@ -98,10 +127,11 @@ def _table(used: tuple[str, ...]) -> KernelTable:
     name = used[-1]  # every level is built from all families: no other needs to be opened
     rows, ew_rows, _ = rows_of(name)
     rows = {**rows, **_host.KERNELS}
-    own = {**_interp.KERNELS, **_host.KERNELS}
-    kernels = {
-        key: KernelRow(key, address, parse_layout(layout), bool(flags & 1), "baseline" if key in own else name)
-        for key, (address, layout, flags) in rows.items()
-    }
-    ews = {key: EwRow(key, address, arity, name) for key, (address, arity, _) in ew_rows.items()}
-    return KernelTable(name, used, kernels, ews)
+
+    def kernel(key: str, row: tuple[int, str, int]) -> KernelRow:
+        address, layout, flags = row
+        level = "baseline" if key in _interp.KERNELS or key in _host.KERNELS else name
+        return KernelRow(key, address, parse_layout(layout), bool(flags & 1), level)
+
+    return KernelTable(name, used, _Rows(rows, kernel),
+                       _Rows(ew_rows, lambda key, row: EwRow(key, row[0], row[1], name)))

@@ -1,8 +1,6 @@
 """Variant: one compiled program with its scratch and its table of addresses."""
 
-import contextlib
-import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,18 +21,6 @@ if TYPE_CHECKING:
 # Weights and nodes from which on the leftovers of compiling are worth giving back to the system.
 TRIM_BYTES = 1 << 19
 TRIM_NODES = 100
-
-
-@contextlib.contextmanager
-def collector_paused() -> Iterator[None]:
-    """Compile without the garbage collector, which would look at every object of the process again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def settle(compiled: "Compiled") -> None:
