@@ -92,6 +92,9 @@ cdef double WORTH = 0.04
 
 # How much estimated work may pass between two looks at pending signals.
 cdef int64_t SIGNAL_NS = 50_000_000
+# A program that is estimated to take less keeps the GIL: to release it and take it again costs 70 ns, which is a tenth
+# of such a run, and nobody waits for it longer than for a few lines of Python.
+cdef int64_t BRIEF_NS = 4_000
 
 
 cdef extern from *:
@@ -242,6 +245,7 @@ cdef class Program:
     cdef readonly int64_t n_slots
     cdef readonly object keep
     cdef readonly bint parallel
+    cdef readonly bint brief
     cdef readonly int trials  # runs of the trial so far; -1: there is none
     cdef readonly int choice  # which of MULTIPLES
     cdef int64_t[CHOICES] fastest
@@ -284,6 +288,8 @@ cdef class Program:
         for i in range(n):
             t = self.plan.thunks + i
             self.parallel = self.parallel or (t.grain > 0 and t.cost > SPLIT_NS * t.phases)
+        # Bodies run any number of times, and an estimate of 0 is none.
+        self.brief = not keep and not self.parallel and n > 0 and np.min(costs) > 0 and np.sum(costs) < BRIEF_NS
 
     cdef void learn(self, int choice, int64_t took) noexcept:
         """A run of the trial took so many nanoseconds; the first round does not count, memory was cold."""
@@ -718,17 +724,17 @@ cdef class Executor:
             self.guard.running = 0
         return Outputs(results, self.out_index)
 
-    def run_kept(self, arrays, list kept not None):
+    def run_kept(self, arrays, list kept not None, list views not None):
         """Run on a list or tuple of inputs by position into `kept`, one array per output that fits it.
 
-        Returns read-only views of the outputs; None, without a run, when an input is not an array that fits.
+        Returns read-only views of the outputs, which `views` holds until the next run; None, without a run, when an
+        input is not an array that fits.
         """
         cdef int i, status
-        cdef object value
-        cdef list made = []
+        cdef object value, view
         if not (type(arrays) is list or type(arrays) is tuple):
             return None
-        if len(arrays) != self.n_in or len(kept) != self.n_out:
+        if len(arrays) != self.n_in or len(kept) != self.n_out or len(views) != self.n_out:
             return None
         if self.guard.running:
             self.helper.busy()
@@ -748,7 +754,11 @@ cdef class Executor:
                 if self.overlaps_inputs(<cnp.ndarray> value):
                     return None
                 self.base[self.ports[self.n_in + i].slot] = <char *> cnp.PyArray_DATA(<cnp.ndarray> value)
-                made.append(read_only(<cnp.ndarray> value))
+                view = views[i]
+                if not (cnp.PyArray_CheckExact(view) and cnp.PyArray_BASE(<cnp.ndarray> view) == <PyObject *> value
+                        and self.fits(self.ports + self.n_in + i, <cnp.ndarray> view)
+                        and not cnp.PyArray_ISWRITEABLE(<cnp.ndarray> view)):
+                    views[i] = read_only(<cnp.ndarray> value)
             status = self.go(self.threads)
             if status != RLX_OK:
                 raise self.failure(status)
@@ -756,7 +766,7 @@ cdef class Executor:
             for i in range(self.n_in):
                 Py_CLEAR(self.held[i])
             self.guard.running = 0
-        return made
+        return views[:]
 
     cdef int go(self, int threads):
         """Run the thunks over whatever is bound now."""
@@ -788,6 +798,14 @@ cdef class Executor:
         run.keepers = self.keepers
         run.raised = &self.raised
         frame.tid = 0
+        if program.brief and spent == NULL:
+            fp_mode = rlx_fp_enter(zero)
+            frame.n_threads = 1
+            status = execute(&program.plan, frame, 1, split_ns)
+            rlx_fp_set(fp_mode)
+            if status == RLX_OK:
+                state.state.counter += 1
+            return status
         with nogil:
             if tries:
                 began = rlx_now_ns()

@@ -65,7 +65,7 @@ from rlx.runtime.weights import WeightStore
 if TYPE_CHECKING:
     from rlx.runtime.dispatch import DispatchReport
 
-RunKept = Callable[[Any, list[Array]], list[Array] | None]
+RunKept = Callable[[Any, list[Array], list[Array | None]], list[Array] | None]
 
 _LIVE: "weakref.WeakSet[CompiledGraph]" = weakref.WeakSet()
 
@@ -126,8 +126,8 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
         if not self._open:
             self._full = self._make(self._bound, self._extents.wide({}), ready)
         self._variant = self._full
-        # A variant that takes inputs as they come, its run, where its outputs go.
-        self._by_position: tuple[Variant, RunKept, list[Array]] | None = None
+        # A variant that takes inputs as they come, its run, where its outputs go, views of these.
+        self._by_position: tuple[Variant, RunKept, list[Array], list[Array | None]] | None = None
         _LIVE.add(self)  # at the end: a fork during a compilation meets whole executables alone
 
     # -- variants ---------------------------------------------------------------
@@ -317,7 +317,7 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
         """
         plain = self._by_position
         if plain is not None and plain[0] is self._variant and not (self._dirty or self._handles.cells):
-            views = plain[1](arrays, plain[2])
+            views = plain[1](arrays, plain[2], plain[3])
             if views is not None:
                 return views
         names = [v.node.name for v in self.graph.inputs]
@@ -329,7 +329,8 @@ class CompiledGraph(Bucketed, Stateful, LifeCycle):
         chosen = self._variant
         simple = not self.options.poison and self.options.busy != "wait"
         if isinstance(chosen, Variant) and simple and [p.name for p in chosen.compiled.program.inputs] == names:
-            self._by_position = (chosen, chosen.executor.run_kept, chosen.kept_outputs())
+            kept = chosen.kept_outputs()
+            self._by_position = (chosen, chosen.executor.run_kept, kept, [None] * len(kept))
         return views
 
     # -- parameters -------------------------------------------------------------

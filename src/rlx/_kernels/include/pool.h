@@ -34,20 +34,23 @@
 /* Below this wait a look at the other's clock would cost more than it can save. */
 #define RLX_PATIENCE_NS 15000
 #define RLX_LOOK_NS 6000
+#define RLX_CHUNK_NS 1000
 
+/* What changes hands during a job is on lines of its own: who takes a chunk must not take away the others' view of
+ * the job, nor who counts himself in the gate. */
 typedef struct rlx_pool {
     pthread_mutex_t lock;      /* guards growing */
     atomic_flag busy;          /* owned by a run */
     _Atomic int64_t active;    /* runs inside enter/leave: workers spin */
-    _Atomic uint64_t gate;     /* epoch << 16 | open << 15 | participants */
-    _Atomic uint32_t bell;     /* sleeping workers wait for it to change */
+    _Alignas(64) _Atomic uint64_t gate; /* epoch << 16 | open << 15 | participants */
+    _Alignas(64) _Atomic uint32_t bell; /* sleeping workers wait for it to change */
     _Atomic int32_t sleeping;
     _Atomic uint32_t done;     /* the caller waits for it to change */
     _Atomic int32_t waiting;   /* the caller sleeps on `done` */
     int n_workers;
     int fork_hook;
     /* the job */
-    const rlx_thunk *thunk;
+    _Alignas(64) const rlx_thunk *thunk;
     const rlx_frame *frame;
     unsigned fp_mode;          /* of the run */
     int64_t first, end;        /* items of the job */
@@ -55,8 +58,8 @@ typedef struct rlx_pool {
     uint32_t least;            /* units of the smallest chunk */
     int threads;               /* participants wanted, the caller among them */
     _Atomic int32_t room;      /* participants allowed besides the caller */
-    _Atomic uint64_t range;    /* units left: first | end << 32 */
-    _Atomic int32_t status;
+    _Alignas(64) _Atomic uint64_t range; /* units left: first | end << 32 */
+    _Alignas(64) _Atomic int32_t status;
     rlx_seat seats[RLX_MAX_THREADS + 1]; /* 0: the caller; i + 1: worker i */
 } rlx_pool;
 
@@ -112,7 +115,7 @@ static void rlx_pool_survey(rlx_pool *p, int64_t *looked) {
  * phase, in its own cache. A failure keeps the others from starting. */
 static void rlx_pool_work(rlx_pool *p, const rlx_thunk *t, const rlx_frame *f, int64_t *looked) {
     uint32_t least = p->least, share = 2 * (uint32_t)p->threads;
-    int64_t unit = p->unit;
+    int64_t unit = p->unit, first = p->first, last = p->end;
     uint64_t range = atomic_load_explicit(&p->range, memory_order_relaxed);
     for (;;) {
         uint32_t lo = (uint32_t)range, hi = (uint32_t)(range >> 32), left = hi - lo, take = left / share;
@@ -127,8 +130,8 @@ static void rlx_pool_work(rlx_pool *p, const rlx_thunk *t, const rlx_frame *f, i
         if (!atomic_compare_exchange_weak_explicit(&p->range, &range, rest, memory_order_relaxed,
                                                    memory_order_relaxed))
             continue;
-        int64_t end = p->first + hi * unit < p->end ? p->first + hi * unit : p->end;
-        int status = t->fn(t, f, p->first + lo * unit, end);
+        int64_t end = first + hi * unit < last ? first + hi * unit : last;
+        int status = t->fn(t, f, first + lo * unit, end);
         if (status) {
             int32_t none = 0;
             atomic_compare_exchange_strong(&p->status, &none, status);
@@ -310,7 +313,11 @@ static int rlx_pool_job(const rlx_thunk *t, const rlx_frame *f, int threads, int
     int64_t pack = pieces / INT32_MAX + 1;
     pieces = (pieces + pack - 1) / pack;
     p->unit = pack * grain;
-    p->least = (uint32_t)((pieces + threads * 8 - 1) / (threads * 8));
+    /* The last chunks decide how long one thread waits for another: a 64th of the work for two, but not less than
+     * a microsecond of it, since to take a chunk moves a line between the caches. */
+    int64_t part = t->cost / t->phases, least = pieces * RLX_CHUNK_NS / (part > RLX_CHUNK_NS ? part : RLX_CHUNK_NS);
+    int64_t finest = (pieces + threads * 32 - 1) / (threads * 32), coarsest = (pieces + threads * 8 - 1) / (threads * 8);
+    p->least = (uint32_t)(least < finest ? finest : least < coarsest ? least : coarsest);
     p->threads = threads;
     atomic_store_explicit(&p->range, (uint64_t)pieces << 32, memory_order_relaxed);
     atomic_store_explicit(&p->status, 0, memory_order_relaxed);
