@@ -378,3 +378,44 @@ def test_run_slots_takes_inputs_as_they_come_and_falls_back() -> None:
     first = exe.run_slots([x, y])[0]
     assert exe.run_slots([first, y])[0].tolist() == [1, 2, 3]  # its own buffer as an input
     assert exe.run_slots([y, x])[0].tolist() == [4, 5, 6] and twin.run_slots([y, x])[0].tolist() == [3, 3, 3]
+
+
+def test_run_slots_hands_out_the_same_views_unless_one_was_changed() -> None:
+    g = rlx.Graph("g")
+    g.output("y", ops.exp(g.input("x", (2, 3), rlx.f32)))
+    exe = rlx.compile(g)
+    x = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3)
+    want = exe.run({"x": x})["y"]
+    exe.run_slots([x])
+    (first,), (second,) = exe.run_slots([x]), exe.run_slots([x])
+    assert first is second and first.tobytes() == want.tobytes()
+    first.shape = (6,)
+    (third,) = exe.run_slots([x])
+    assert third.shape == (2, 3) and third.tobytes() == want.tobytes()
+    third.flags.writeable = True
+    (fourth,) = exe.run_slots([x])
+    assert not fourth.flags.writeable and fourth.tobytes() == want.tobytes()
+
+
+def test_short_programs_keep_the_gil_and_others_release_it() -> None:
+    """By estimate: one that is short, one that is long, one whose body runs any number of times."""
+
+    def brief(n: int) -> bool:
+        g = rlx.Graph("g")
+        g.output("y", ops.exp(g.input("x", (n,), rlx.f32)))
+        exe = rlx.compile(g)
+        x = np.linspace(0, 1, n, dtype=np.float32)
+        np.testing.assert_allclose(exe.run({"x": x})["y"], np.exp(x), rtol=1e-6)
+        return bool(exe._variant.linked.brief)
+
+    assert brief(16) and not brief(1 << 20)
+    body = rlx.Graph("body")
+    i, v = body.input("i", (), rlx.i64), body.input("v", (4,), rlx.f32)
+    body.output("go", body.constant(np.array(True)))
+    body.output("v", v + ops.cast(i, dtype=rlx.f32))
+    g = rlx.Graph("g")
+    x, trips = g.input("x", (4,), rlx.f32), g.input("n", (), rlx.i64)
+    g.output("y", ops.loop(trips, None, x, body=body, n_carried=1)[0])
+    exe = rlx.compile(g)
+    assert exe.run({"x": np.zeros(4, np.float32), "n": np.array(4)})["y"].tolist() == [6, 6, 6, 6]
+    assert not exe._variant.linked.brief
