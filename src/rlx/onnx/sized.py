@@ -12,6 +12,7 @@ import numpy as np
 
 from rlx import ops
 from rlx._kernels import _interp
+from rlx.collector import collector_paused
 from rlx.errors import BindingError, ConfigError, FormatError, GraphError
 from rlx.ir.graph import Graph, Rewriter, Value
 from rlx.ir.opdef import Array
@@ -27,7 +28,7 @@ from rlx.runtime import kernels
 from rlx.runtime.binding import Wide
 from rlx.runtime.cache import LRU, VARIANTS
 from rlx.runtime.family import Families, Place
-from rlx.runtime.variant import Variant, collector_paused
+from rlx.runtime.variant import Variant
 
 if TYPE_CHECKING:
     from rlx.onnx.block import Block, NodeDef
