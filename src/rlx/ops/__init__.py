@@ -43,8 +43,8 @@ def __getattr__(name: str) -> Any:
         return op
     if name in _MODULES:
         return _family(name)
-    if name.startswith("_"):
-        raise AttributeError(f"no op {name!r} in rlx.ops")
+    if name.startswith("__"):  # of modules; those who look for them do not want all families imported
+        raise AttributeError(f"no op {name!r} in rlx.ops; ops.TABLE lists all")
     try:
         return TABLE[name]  # registered by the user
     except KeyError:
