@@ -285,9 +285,9 @@ def options_page() -> str:
 
 
 def index_text(where: Mapping[Any, str], what: str) -> str:
-    """Text of an index: keys by module, in the order of the table."""
+    """Text of an index: keys by module."""
     rows: dict[str, list[Any]] = {}
-    for key, module in sorted(where.items(), key=lambda item: item[1]):
+    for module, key in sorted((module, key) for key, module in where.items()):
         rows.setdefault(module, []).append(key)
     lines = ["# Made by tools/gen_reference.py; do not edit.", f'"""{what}"""', "", "INDEX = {"]
     for module, keys in rows.items():
@@ -310,7 +310,7 @@ def module_of(function: Any) -> str:
 
 def ops_index() -> str:
     """Text of `src/rlx/ops/_index.py`."""
-    return index_text({op.name: op.family for op in TABLE.values() if not op.name.startswith("onnx.")},
+    return index_text({op.name: op.family for op in TABLE.values() if not op.has("custom")},
                       "Which family holds an op.")
 
 

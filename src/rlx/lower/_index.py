@@ -12,54 +12,54 @@ INDEX = {
         "cond", "loop", "scan",
     ),
     "conv": (
-        "conv", "conv_transpose", "conv_nhwc", "conv_transpose_nhwc", "conv_alone", "conv_transpose_alone",
+        "conv", "conv_alone", "conv_nhwc", "conv_transpose", "conv_transpose_alone", "conv_transpose_nhwc",
     ),
     "custom": (
         "custom",
     ),
     "fourier": (
-        "fourier", "stft_planned", "view_as_real", "view_as_complex",
+        "fourier", "stft_planned", "view_as_complex", "view_as_real",
     ),
     "gemm_nbits": (
-        "matmul_nbits", "fused_matmul_nbits",
+        "fused_matmul_nbits", "matmul_nbits",
     ),
     "index": (
-        "gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "one_hot", "search_sorted",
-        "nonzero_bounded", "compress_bounded", "lookup",
+        "compress_bounded", "gather", "gather_elements", "gather_nd", "lookup", "nonzero_bounded", "one_hot",
+        "scatter_elements", "scatter_nd", "search_sorted",
     ),
     "int8": (
-        "int8_matmul", "int8_conv", "int8_conv_nhwc",
+        "int8_conv", "int8_conv_nhwc", "int8_matmul",
     ),
     "linalg": (
         "det", "inverse",
     ),
     "matmul": (
-        "matmul", "fused_matmul",
+        "fused_matmul", "matmul",
     ),
     "movement": (
-        "reshape", "hold", "transpose", "expand", "slice", "concat",
+        "concat", "expand", "hold", "reshape", "slice", "transpose",
     ),
     "nms": (
         "non_max_suppression_bounded",
     ),
     "norm": (
-        "layer_norm", "rms_norm", "add_norm", "group_norm", "batch_norm", "lrn", "moments", "lp_norm",
+        "add_norm", "batch_norm", "group_norm", "layer_norm", "lp_norm", "lrn", "moments", "rms_norm",
     ),
     "order": (
-        "argmax", "argmin", "cumsum", "cumprod", "cummax", "cummin", "sort", "argsort", "topk", "unique_bounded",
+        "argmax", "argmin", "argsort", "cummax", "cummin", "cumprod", "cumsum", "sort", "topk", "unique_bounded",
     ),
     "placement": (
-        "pad", "tile", "repeat", "flip", "roll", "trilu", "eye", "iota",
+        "eye", "flip", "iota", "pad", "repeat", "roll", "tile", "trilu",
     ),
     "pool": (
-        "max_pool", "avg_pool", "lp_pool", "max_pool_indices",
+        "avg_pool", "lp_pool", "max_pool", "max_pool_indices",
     ),
     "random": (
-        "random_uniform", "random_normal", "randint", "multinomial", "sample",
+        "multinomial", "randint", "random_normal", "random_uniform", "sample",
     ),
     "reduce": (
-        "reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min", "reduce_l1", "reduce_l2",
-        "reduce_sum_square", "reduce_log_sum", "reduce_any", "reduce_all",
+        "reduce_all", "reduce_any", "reduce_l1", "reduce_l2", "reduce_log_sum", "reduce_max", "reduce_mean",
+        "reduce_min", "reduce_prod", "reduce_sum", "reduce_sum_square",
     ),
     "region": (
         "elementwise", "region",
@@ -68,13 +68,13 @@ INDEX = {
         "resample",
     ),
     "rnn": (
-        "lstm", "gru", "rnn", "dynamic_quantize_lstm",
+        "dynamic_quantize_lstm", "gru", "lstm", "rnn",
     ),
     "sample": (
         "grid_sample", "roi_align",
     ),
     "softmax": (
-        "softmax", "log_softmax", "reduce_log_sum_exp",
+        "log_softmax", "reduce_log_sum_exp", "softmax",
     ),
     "tree_ensemble": (
         "tree_ensemble",

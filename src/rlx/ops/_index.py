@@ -3,12 +3,12 @@
 
 INDEX = {
     "attention": (
-        "attention", "fused_attention", "rotary_embedding", "rope",
+        "attention", "fused_attention", "rope", "rotary_embedding",
     ),
     "binary": (
-        "add", "sub", "mul", "div", "floor_div", "mod", "fmod", "pow", "max", "min", "atan2", "bit_and", "bit_or",
-        "bit_xor", "shl", "shr", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor",
-        "where", "make_complex", "fma",
+        "add", "atan2", "bit_and", "bit_or", "bit_xor", "div", "eq", "floor_div", "fma", "fmod", "ge", "gt", "le",
+        "logical_and", "logical_or", "logical_xor", "lt", "make_complex", "max", "min", "mod", "mul", "ne", "pow",
+        "shl", "shr", "sub", "where",
     ),
     "cache": (
         "cache_append",
@@ -17,25 +17,25 @@ INDEX = {
         "cond", "loop", "scan",
     ),
     "conv": (
-        "conv", "conv_nhwc", "conv_alone", "conv_transpose", "conv_transpose_alone", "conv_transpose_nhwc",
+        "conv", "conv_alone", "conv_nhwc", "conv_transpose", "conv_transpose_alone", "conv_transpose_nhwc",
     ),
     "cumulative": (
-        "cumsum", "cumprod", "cummax", "cummin",
+        "cummax", "cummin", "cumprod", "cumsum",
     ),
     "dynamic": (
-        "nonzero", "nonzero_bounded", "compress", "compress_bounded", "unique", "unique_bounded",
+        "compress", "compress_bounded", "nonzero", "nonzero_bounded", "unique", "unique_bounded",
     ),
     "fft": (
-        "fourier", "fft", "ifft", "rfft", "irfft", "view_as_real", "view_as_complex", "stft", "stft_planned",
+        "fft", "fourier", "ifft", "irfft", "rfft", "stft", "stft_planned", "view_as_complex", "view_as_real",
     ),
     "fused": (
         "region",
     ),
     "index": (
-        "gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "one_hot", "search_sorted",
+        "gather", "gather_elements", "gather_nd", "one_hot", "scatter_elements", "scatter_nd", "search_sorted",
     ),
     "int8": (
-        "int8_matmul", "int8_conv", "int8_conv_nhwc",
+        "int8_conv", "int8_conv_nhwc", "int8_matmul",
     ),
     "linalg": (
         "det", "inverse",
@@ -44,61 +44,62 @@ INDEX = {
         "nll_loss", "softmax_cross_entropy",
     ),
     "matmul": (
-        "matmul", "fused_matmul", "gemm",
+        "fused_matmul", "gemm", "matmul",
     ),
     "movement": (
-        "pad", "tile", "repeat", "flip", "roll", "trilu", "eye", "iota", "depth_to_space", "space_to_depth",
+        "depth_to_space", "eye", "flip", "iota", "pad", "repeat", "roll", "space_to_depth", "tile", "trilu",
     ),
     "nbits": (
-        "matmul_nbits", "fused_matmul_nbits",
+        "fused_matmul_nbits", "matmul_nbits",
     ),
     "nms": (
         "non_max_suppression", "non_max_suppression_bounded",
     ),
     "norm": (
-        "layer_norm", "rms_norm", "add_norm", "group_norm", "instance_norm", "batch_norm", "lrn", "moments",
-        "mean_variance_norm", "lp_norm",
+        "add_norm", "batch_norm", "group_norm", "instance_norm", "layer_norm", "lp_norm", "lrn", "mean_variance_norm",
+        "moments", "rms_norm",
     ),
     "order": (
-        "argmax", "argmin", "sort", "argsort", "topk",
+        "argmax", "argmin", "argsort", "sort", "topk",
     ),
     "pool": (
-        "max_pool", "avg_pool", "lp_pool", "max_pool_indices", "max_unpool",
+        "avg_pool", "lp_pool", "max_pool", "max_pool_indices", "max_unpool",
     ),
     "quant": (
-        "quantize_linear", "dequantize_linear", "dynamic_quantize_linear", "matmul_integer", "conv_integer",
-        "qlinear_matmul", "qlinear_conv", "lookup",
+        "conv_integer", "dequantize_linear", "dynamic_quantize_linear", "lookup", "matmul_integer", "qlinear_conv",
+        "qlinear_matmul", "quantize_linear",
     ),
     "random": (
-        "random_uniform", "random_normal", "randint", "bernoulli", "dropout", "multinomial", "sample",
+        "bernoulli", "dropout", "multinomial", "randint", "random_normal", "random_uniform", "sample",
     ),
     "reduce": (
-        "reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min", "reduce_l1", "reduce_l2",
-        "reduce_sum_square", "reduce_log_sum", "reduce_any", "reduce_all",
+        "reduce_all", "reduce_any", "reduce_l1", "reduce_l2", "reduce_log_sum", "reduce_max", "reduce_mean",
+        "reduce_min", "reduce_prod", "reduce_sum", "reduce_sum_square",
     ),
     "resize": (
         "resample", "resize",
     ),
     "rnn": (
-        "lstm", "gru", "rnn", "dynamic_quantize_lstm",
+        "dynamic_quantize_lstm", "gru", "lstm", "rnn",
     ),
     "sample": (
-        "grid_sample", "roi_align", "affine_grid", "col2im",
+        "affine_grid", "col2im", "grid_sample", "roi_align",
     ),
     "softmax": (
-        "softmax", "log_softmax", "reduce_log_sum_exp",
+        "log_softmax", "reduce_log_sum_exp", "softmax",
     ),
     "trees": (
         "tree_ensemble",
     ),
     "unary": (
-        "neg", "sign", "floor", "ceil", "round", "trunc", "sqrt", "rsqrt", "recip", "square", "exp", "exp2", "expm1",
-        "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
-        "acosh", "atanh", "erf", "erfc", "sigmoid", "log_sigmoid", "softplus", "softsign", "gelu", "gelu_tanh", "silu",
-        "mish", "relu", "hard_swish", "bit_not", "logical_not", "leaky_relu", "elu", "celu", "selu", "thresholded_relu",
-        "hard_sigmoid", "swish", "shrink", "clip", "isnan", "isfinite", "isinf", "abs", "real", "imag", "conj", "cast",
+        "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bit_not", "cast", "ceil", "celu", "clip", "conj",
+        "cos", "cosh", "elu", "erf", "erfc", "exp", "exp2", "expm1", "floor", "gelu", "gelu_tanh", "hard_sigmoid",
+        "hard_swish", "imag", "isfinite", "isinf", "isnan", "leaky_relu", "log", "log10", "log1p", "log2",
+        "log_sigmoid", "logical_not", "mish", "neg", "real", "recip", "relu", "round", "rsqrt", "selu", "shrink",
+        "sigmoid", "sign", "silu", "sin", "sinh", "softplus", "softsign", "sqrt", "square", "swish", "tan", "tanh",
+        "thresholded_relu", "trunc",
     ),
     "view": (
-        "reshape", "hold", "transpose", "expand", "slice", "concat",
+        "concat", "expand", "hold", "reshape", "slice", "transpose",
     ),
 }
