@@ -53,6 +53,35 @@ def test_chain_has_one_transpose_at_each_end():
     check(net, x=(2, 3, 9, 11), kernels={"strided.b4": 2, "conv.f32@nhwc": 2, "matmul.f32": 1})
 
 
+def test_a_residual_is_added_where_it_lies():
+    def net(x):
+        y = block(x, 24, k=1)
+        for seed in range(3):
+            w = x.graph.constant(array(24, 24, 1, 1, seed=seed) / 8)
+            y = ops.relu(ops.conv(block(y, 24, k=1, seed=seed), w, x.graph.constant(array(24))) + y)
+        return y + ops.max_pool(y, kernel=(1, 1))
+
+    assert check(net, x=(2, 24, 9, 11))["matmul.f32"] == 7
+    graph = rlx.Graph("g")
+    graph.output("y", net(graph.input("x", (2, 24, 9, 11))))
+    program = rlx.GraphModule(graph, rlx.CompileOptions(threads=1)).lower().program
+    shared = [[c.args[i].operand.buffer for i in pair] for c in program.calls for pair in c.inplace
+              if c.kernel == "matmul.f32"]
+    assert len(shared) == 3
+    assert all(result.offset == operand.offset for result, operand in shared)
+
+
+def test_a_residual_stays_where_it_is_read_again_or_summed_in_passes():
+    def net(x):
+        y = block(x, 24, k=1)
+        wide = x.graph.constant(array(24, 800, 1, 1) / 64)
+        many = ops.concat(*([block(y, 400, k=1), block(y, 400, k=1, seed=3)]), axis=1)
+        z = ops.relu(ops.conv(many, wide) + y)
+        return ops.conv(z, x.graph.constant(array(24, 24, 1, 1) / 8)) + z, z
+
+    check(net, x=(1, 24, 9, 11), tolerance=1e-4)
+
+
 def test_no_transposes_for_one_channel_and_a_pixel():
     def net(x):
         y = block(x, 8)

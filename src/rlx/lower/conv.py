@@ -221,7 +221,7 @@ def _convolve(
     work = ctx.work(plan.workspace) if plan.workspace else None
     ctx.call(plan.kernel, [ctx.read(x, nbytes), ctx.read(kernel), ctx.write(out, reach(out_shape, row) * last.itemsize),
                            ctx.maybe(b), work, *operands],
-             plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost)
+             plan.attrs, extent=plan.extent, grain=plan.grain, cost=plan.cost, inplace=gemm.over_addend(plan))
 
 
 def _winograd(

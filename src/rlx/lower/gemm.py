@@ -7,6 +7,7 @@ never on the number of threads.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from rlx import costs
 from rlx.lower.program import AttrItem, AttrValue, EwRef
@@ -149,6 +150,17 @@ def in_registers(
         lo, hi = steps[0].params or (0.0, math.inf)
         clamp, steps = (lo, hi), steps[1:]
     return {"addend": first.arg, "ld_addend": first.ld if kind == EPI_FULL else 0}, steps, clamp
+
+
+def over_addend(plan: Plan) -> list[tuple[int, int]]:
+    """The pair (result, added operand) of a product's arguments if they may be the same memory: each element is read
+    by who writes it, right before, in the only pass over K."""
+    at: dict[str, Any] = dict(plan.attrs)
+    addend = at.get("addend", -1)
+    if addend < 0 or at["kc"] < at["K"] or at["ldo"] != at["N"]:
+        return []
+    plain = at["ld_addend"] == 0 or (at["ld_addend"] == at["N"] and not at["batch"])
+    return [(2, addend)] if plain else []
 
 
 def _micro(step: Step) -> str:

@@ -217,6 +217,7 @@ def _product(
         extent=plan.extent,
         grain=plan.grain,
         cost=plan.cost,
+        inplace=gemm.over_addend(plan),
     )
 
 
