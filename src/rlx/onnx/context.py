@@ -254,7 +254,7 @@ class NodeContext:
 
     def like(self, number: Any, x: Value) -> Value:
         """A scalar constant of the element type of x."""
-        return self.tracer.graph.constant(np.asarray(number).astype(x.dtype.numpy))
+        return self.tracer.graph.number(number, x.dtype)
 
     def host(
         self,

@@ -9,6 +9,7 @@ from rlx import dtypes, ops
 from rlx.errors import FormatError, TypeRuleError
 from rlx.ir.dims import product
 from rlx.ir.graph import Value
+from rlx.ir.traced import trace_of
 from rlx.ir.types import broadcast
 from rlx.onnx import hostcalls
 from rlx.onnx.context import NodeContext, dim, dims
@@ -121,7 +122,12 @@ def _eye_like(n: NodeContext) -> Any:
         raise FormatError(f"the operand must have rank 2, got shape {list(shape)}")
     kind = n.type_attr("dtype") if n.attr("dtype", None) is not None else n.dtype(0)
     assert kind is not None
-    return np.eye(*shape, k=n.int("k", 0), dtype=kind.numpy)
+    k = n.int("k", 0)
+    if trace_of(shape) is None:
+        return np.eye(*shape, k=k, dtype=kind.numpy)
+    rows, columns = (ops.reshape(ops.slice(n.tracer.graph.counting(), starts=(0,), stops=(d,)), shape=s)
+                     for d, s in zip(shape, ((shape[0], 1), (1, shape[1])), strict=True))
+    return ops.cast(ops.eq(ops.add(rows, n.constant(np.int64(k))), columns), dtype=kind)
 
 
 # -- views ------------------------------------------------------------------------------
@@ -400,7 +406,9 @@ def _scatter_nd(n: NodeContext) -> Any:
 
 @onnx_op("OneHot")
 def _one_hot(n: NodeContext) -> Any:
-    depth = int(n.scalar(1))
+    depth = n.scalar(1)
+    if not isinstance(depth, int):
+        depth = int(depth)
     axis = n.int("axis", -1)
     indices, values = n.x(0), n.x(2)
     if not indices.dtype.is_int:

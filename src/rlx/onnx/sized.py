@@ -350,7 +350,7 @@ class Sized:
             tracer.walk(core.block, scope)
             items = tracer.results(core.block, scope)
             for name, item in zip(core.block.outputs, items, strict=True):
-                graph.output(name, tracer.value(item))
+                graph.output(name, graph.run_time(tracer.value(item)))
         except NotStaticError:
             raise
         except FormatError as error:

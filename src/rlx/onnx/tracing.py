@@ -8,7 +8,7 @@ import numpy as np
 from rlx.errors import RlxError
 from rlx.ir.graph import CONSTANT, INPUT, Graph, Node, Value
 from rlx.ir.opdef import Array, OpDef
-from rlx.ir.traced import Trace, trace_of
+from rlx.ir.traced import Trace, Traced, trace_of
 from rlx.reference import evaluate_op
 
 # Integer and bool results up to this many elements are computed while importing.
@@ -18,6 +18,8 @@ PROBE_NODES = 256
 PROBE_ELEMENTS = 4096
 # Inputs of up to this many elements (shapes, flags, scales) may become part of the key of a plan; larger ones are data.
 GUARD_ELEMENTS = 64
+# What two elements of a sequence that counts are put together with.
+_DIGIT = 64
 
 
 def _op(name: str) -> OpDef:
@@ -96,8 +98,10 @@ class TraceGraph(Graph):
     ) -> tuple[Value, ...]:
         known = not op.has("random") and not op.has("stateful") and not op.has("dynamic")
         known = known and all(v is None or v in self.pure for v in inputs)
-        if self.trace is not None and known:
-            return self._emit_traced(op, inputs, attrs, name, loc)
+        if self.trace is not None:
+            if known:
+                return self._emit_traced(op, inputs, attrs, name, loc)
+            inputs = [None if v is None else self.run_time(v) for v in inputs]
         if known and all(v is None or v.array is not None for v in inputs):
             folded = self._fold(op, inputs, attrs)
             if folded is not None:
@@ -156,14 +160,14 @@ class TraceGraph(Graph):
                 return folded
         given = list(inputs)
         if by_size or sized:
-            given = [None if v is None else self._leave(v, by_size) for v in inputs]
+            given = [None if v is None else self.run_time(v, by_size) for v in inputs]
         results = super().emit(op, given, attrs, name=name or self.place or None, loc=loc or "")
         if not (by_size or sized):
             self.pure.update(results)
         return results
 
-    def _leave(self, value: Value, hold: bool) -> Value:
-        """A constant as a value that is computed by every run."""
+    def run_time(self, value: Value, hold: bool = False) -> Value:
+        """What is made from the size as a value that every run computes; other values too if `hold`."""
         table = self._tables.get(id(value.array))
         if table is not None:
             return self._computed(value, table[1])
@@ -171,25 +175,41 @@ class TraceGraph(Graph):
             (self._held[value],) = super().emit(_op("hold"), [value], {}, loc="")
         return self._held.get(value, value)
 
+    def number(self, number: Any, dtype: Any) -> Value:
+        """A number as a value of rank 0, traced or not; by every run if it is traced."""
+        values = number.values if isinstance(number, Traced) else np.full(1, number)
+        if isinstance(number, Traced) and values.max() < 0:
+            return super().emit(_op("neg"), [self.number(-number, dtype)], {}, loc="")[0]
+        plain = self.constant(np.asarray(int(number) if isinstance(number, int) else number).astype(dtype.numpy))
+        return self._computed(plain, values[:, None]) if isinstance(number, Traced) else plain
+
     def _computed(self, value: Value, table: Array) -> Value:
-        """The integers of a table, read from a sequence that counts."""
+        """The integers of a table, read from a sequence that counts: the low digit, and the rest."""
         assert self.trace is not None
-        count = self.counting()
-        most = count.shape[0]
+        most = self.counting().shape[0]
         assert isinstance(most, int)
-        if table.min(initial=0) < 0 or table.max(initial=0) >= most - 1 or table.dtype == np.bool_ or not table.size:
+        if table.dtype == np.bool_ or not table.size or table.min() < 0 or table.max() >= most * _DIGIT:
             self.trace.end("a constant is made from the extent")
             return value
-        parts = []
-        for k in range(table.shape[1]):
-            at = self.trace.number(table[:, k])
-            parts.append(super().emit(_op("slice"), [count], {"starts": (at,), "stops": (at + 1,)}, loc="")[0])
+        parts = [self._digits(self.trace.number(table[:, k]), int(table.max()) < most) for k in range(table.shape[1])]
         whole = parts[0] if len(parts) == 1 else super().emit(_op("concat"), parts, {"axis": 0}, loc="")[0]
         if value.shape != whole.shape:
             (whole,) = super().emit(_op("reshape"), [whole], {"shape": value.shape}, loc="")
         if value.dtype != whole.dtype:
             (whole,) = super().emit(_op("cast"), [whole], {"dtype": value.dtype}, loc="")
         return whole
+
+    def _digits(self, at: Any, one: bool) -> Value:
+        """A number as one element of the sequence that counts, or as two of them."""
+        def element(i: Any) -> Value:
+            return super(TraceGraph, self).emit(
+                _op("slice"), [self.counting()], {"starts": (i,), "stops": (i + 1,)}, loc="")[0]
+
+        if one:
+            return element(at)
+        base = self.constant(np.full(1, _DIGIT, np.int64))
+        (high,) = super().emit(_op("mul"), [element(at // _DIGIT), base], {}, loc="")
+        return super().emit(_op("add"), [high, element(at % _DIGIT)], {}, loc="")[0]
 
     def _fold_everywhere(
         self, op: OpDef, inputs: Sequence[Value | None], attrs: Mapping[str, Any]
