@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rlx import config, dtypes, errors, options
+from rlx.gradients.rules import RULES as DERIVATIVES
 from rlx.ir.opdef import ROUNDING, Attr, OpDef, Tolerance
 from rlx.lower.context import RULES
 from rlx.onnx import registry
@@ -203,6 +204,9 @@ def ops_page() -> str:
         cells = (f"`{call_text(op)}`", op.doc, dtype_names(op.dtypes), f"`{example_text(op)}`" if op.samples else "",
                  tolerance_text(op.tolerance, op))
         lines.append("| " + " | ".join(escape(c) for c in cells) + " |")
+    known = ", ".join(f"`{op.name}`" for op in rows if op.name in DERIVATIVES)
+    lines += ["", "## Derivatives", "", "`rlx.vjp` and `rlx.grad` have rules for these ops, and go through others",
+              f"whose [decomposition](../how-to/gradients.md) has them: {known}."]
     return "\n".join(lines) + "\n"
 
 

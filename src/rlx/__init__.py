@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from rlx.errors import TypeRuleError as TypeRuleError
     from rlx.errors import UnknownNameError as UnknownNameError
     from rlx.errors import UnsupportedOpError as UnsupportedOpError
+    from rlx.gradients import grad as grad
+    from rlx.gradients import vjp as vjp
     from rlx.ir.graph import Graph as Graph
     from rlx.ir.graph import Value as Value
     from rlx.ir.opdef import Attr as Attr
@@ -121,6 +123,8 @@ _WHERE = {
     "registered_ops": "rlx.custom",
     "unregister_op": "rlx.custom",
     "get_include": "rlx.custom",
+    "grad": "rlx.gradients",
+    "vjp": "rlx.gradients",
     "Attr": "rlx.ir.opdef",
     "Sample": "rlx.ir.opdef",
     "TensorType": "rlx.ir.types",

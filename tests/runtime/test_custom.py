@@ -577,6 +577,31 @@ def test_a_c_function_as_kernel(library, items, threads):
         assert str(exe.explain().custom[0]) == "node 't.scale' (t.scale) runs a C function"
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_numba_cfunc_as_kernel(threads):
+    """As the guide has it, compiled by numba itself."""
+    numba = pytest.importorskip("numba")
+    types = numba.types
+
+    @numba.cfunc(types.int32(types.CPointer(types.voidptr), types.CPointer(types.CPointer(types.int64)),
+                             types.CPointer(types.int64), types.CPointer(types.int64), types.int64, types.int64))
+    def kernel(data, shapes, ranks, attrs, lo, hi):
+        x, out = numba.carray(data[0], hi, np.float32), numba.carray(data[1], hi, np.float32)
+        for i in range(lo, hi):
+            out[i] = max(x[i], 0)
+        return 0
+
+    op = rlx.register_op("t.numba", inputs=("x",), reference=lambda x: np.maximum(x, 0), kernel=kernel,
+                         dtypes=(rlx.f32,), items=lambda x, **k: x.size, item_ns=2.0)
+    assert op.is_native
+    for n in (1, 7, 100_000):
+        x = np.random.default_rng(n).standard_normal(n).astype(F)
+        g, feeds = graph_of(op, x)
+        exe = rlx.compile(g, rlx.CompileOptions(threads=threads, poison=True))
+        np.testing.assert_array_equal(exe.run(feeds)[0], np.maximum(x, 0))
+    assert "runs a C function" in str(exe.explain())
+
+
 def test_a_c_function_that_fails_names_the_node(library):
     op = rlx.register_op("t.fail", inputs=("x",), reference=lambda x: x, kernel=library.fail)
     with pytest.raises(rlx.ExecutionError, match=r"node 't.fail' \(t.fail\).*its C kernel must return 0, got 42"):
