@@ -24,7 +24,8 @@ IDIOMS: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {
     "causal by trilu": [
         X, SHAPE, N1, ("Concat", "n1 n1", "nn", {"axis": 0}), ("ConstantOfShape", "nn", "full", {"value": -1e9}),
         ("Trilu", "full one", "u", {"upper": 1}), ("MatMul", "x col", "q", {}),
-        ("Transpose", "q", "k", {"perm": [0, 2, 1]}), ("Mul", "q k", "sc", {}), ("Add", "sc u", "sm", {}), ("Softmax", "sm", "y", {"axis": -1})],
+        ("Transpose", "q", "k", {"perm": [0, 2, 1]}), ("Mul", "q k", "sc", {}), ("Add", "sc u", "sm", {}),
+        ("Softmax", "sm", "y", {"axis": -1})],
     "causal by ranges": [
         X, SHAPE, ("Range", "zero n one", "r", {}), ("Unsqueeze", "r i0", "a", {}), ("Unsqueeze", "r i1", "b", {}),
         ("Less", "b a", "l", {}), ("Cast", "l", "f", FLOAT), ("MatMul", "f x", "y", {})],

@@ -197,6 +197,8 @@ def test_errors_name_what_is_wrong() -> None:
         m.bind_handle("past_key_values.0.key", np.zeros((1, 2, 0, 8), F), axis=1, capacity=4)
     with pytest.raises(BindingError, match="an input that an output puts rows behind"):
         m.bind_handle("input_ids", np.zeros((1, 0), np.int64), axis=1, capacity=4)
+    with pytest.raises(BindingError, match=r"open sizes of caches are \['batch_size'\], got \['batch'\]"):
+        m.bind_caches(16, {"batch": 2})
     m.bind_caches(16)
     good = {"input_ids": tokens(3), "attention_mask": np.ones((1, 3), np.int64)}
     with pytest.raises(UnknownNameError, match="did you mean 'input_ids'"):
@@ -257,6 +259,35 @@ def test_what_needs_a_value_is_run_by_hand_into_the_same_caches() -> None:
         m.run({"x": np.zeros((1, 1, 2), F)})
     np.testing.assert_array_equal(m.read_handle("past")[0, :, 0], [1, 0, 1, 0, 1, 0])
     assert "sizes are not followed: node" in str(m.explain())
+
+
+def test_what_else_reads_the_past_and_the_whole_of_it() -> None:
+    """Behind an `Identity`; the past is read before it grows, the whole of it by a slice; axes have no names."""
+    nodes = [helper.make_node("Concat", ["past", "x"], ["p"], axis=1), helper.make_node("Identity", ["p"], ["present"]),
+             helper.make_node("ReduceSum", ["past"], ["old"], keepdims=0),
+             helper.make_node("Slice", ["p", "i0", "i2", "i1"], ["first"])]
+    places = {f"i{k}": np.array([k]) for k in range(3)}
+    m = model(nodes, {"past": np.zeros((1, 3, 2), F), "x": np.zeros((1, 1, 2), F)}, ["present", "old", "first"], places)
+    assert list(m.bind_caches(16, {"past.2": 2})) == ["present"]
+    seen = np.zeros((1, 0, 2), F)
+    for k in range(9):
+        x = np.full((1, 1 if k else 2, 2), k + 1, F)
+        old, seen = seen.sum(), np.concatenate([seen, x], 1)
+        out = m.run({"x": x})
+        np.testing.assert_array_equal(out["present"], seen)
+        np.testing.assert_array_equal(out["first"], seen[:, :2])
+        assert out["old"] == old
+    assert compilations(m) < 9
+
+
+def test_a_cache_that_is_part_of_another_ones_rows() -> None:
+    nodes = [helper.make_node("Concat", ["a", "x"], ["A"], axis=0),
+             helper.make_node("Concat", ["b", "A"], ["B"], axis=0)]
+    m = model(nodes, {"a": np.zeros((2, 2), F), "b": np.zeros((2, 2), F), "x": np.zeros((1, 2), F)}, ["A", "B"])
+    m.bind_caches(64, {"a.1": 2, "b.1": 2})
+    with pytest.raises(BindingError, match="caches of one length must grow by as many rows, got"):
+        for _ in range(3):
+            m.run({"x": np.ones((1, 2), F)})
 
 
 def test_other_state_beside_caches() -> None:

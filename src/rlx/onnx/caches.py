@@ -10,7 +10,7 @@ from rlx._kernels import _interp
 from rlx.errors import BindingError
 from rlx.onnx.declared import LENGTH, LENGTH_NEXT, CacheOf, fit_declared
 from rlx.onnx.planned import PlannedModel
-from rlx.onnx.sized import Sized
+from rlx.onnx.sized import Sized, check_equal
 from rlx.runtime.binding import nearest
 from rlx.runtime.cache import LRU, VARIANTS
 from rlx.runtime.state import Handles, Place
@@ -66,13 +66,19 @@ class CacheRuns:
 
     def bind_all(self, capacity: int, sizes: Mapping[str, int]) -> dict[str, CacheOf]:
         """Bind and link every cache of the file, empty."""
-        model = self.model
+        model, names = self.model, {}
+        for cache in self.sized.caches.values():  # open axes: as the file calls them, else by input and place
+            shape = model.signature.inputs[cache.input].shape or ()
+            for i, d in enumerate(shape):
+                if i != cache.axis and not (isinstance(d, int) and d > 0):
+                    names[cache.input, i] = d if isinstance(d, str) else f"{cache.input}.{i}"
+        strange = [n for n in sizes if n not in names.values()]
+        if strange:
+            raise BindingError(f"bind_caches: open sizes of caches are {sorted(set(names.values()))}, got {strange}")
         for output, cache in self.sized.caches.items():
             declared = model.signature.inputs[cache.input]
-            shape = []
-            for i, d in enumerate(declared.shape or ()):
-                known = d if isinstance(d, int) and d > 0 else sizes.get(d, 1) if isinstance(d, str) else 1
-                shape.append(0 if i == cache.axis else known)
+            shape = tuple(0 if i == cache.axis else sizes.get(names.get((cache.input, i), ""), 1)
+                          if (cache.input, i) in names else d for i, d in enumerate(declared.shape or ()))
             kind = dtypes.from_onnx(declared.code)
             if kind is None:
                 raise BindingError(f"cache {cache.input!r}: must have an element type of rlx, got {declared.dtype}")
@@ -184,9 +190,10 @@ class CacheRuns:
                     new = arrays[place][self._along(name, slice(past, None))]
                     handles.check_room(cell, new)
                     rows.append((cell, new))
+                totals = {n: arrays[place].shape[self._cells[n].axis or 0] for n, place in self._outputs.items()}
+                check_equal(totals)
                 handles.append(rows)
-                total = max(arrays[place].shape[self._cells[n].axis or 0] for n, place in self._outputs.items())
-                handles.cells[LENGTH].put(np.asarray(total, np.int64))
+                handles.cells[LENGTH].put(np.asarray(max(totals.values()), np.int64))
                 others = {o: k for o, k in handles.links.items() if k.handle not in (*self._cells, LENGTH)}
                 handles.take(others, results, out is not None)
         except BaseException:

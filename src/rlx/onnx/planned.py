@@ -332,7 +332,8 @@ class PlannedModel(Reported):
         capacity : int
             Most rows of each.
         sizes : mapping of str to int, optional
-            Of other open axes by the names in the file, such as ``{"batch_size": 4}``; 1 by default.
+            Of other open axes by their names in the file, such as ``{"batch_size": 4}``, or by input and axis
+            where they have none (``{"past.2": 64}``); 1 by default.
 
         Returns
         -------

@@ -361,6 +361,20 @@ class Sized:
                          length, trace)
 
 
+def check_equal(lengths: Mapping[str, Any]) -> None:
+    """Raise unless caches that have one length are equally long behind a run.
+
+    Raises
+    ------
+    BindingError
+        They are not.
+    """
+    if any(n != next(iter(lengths.values())) for n in lengths.values()):
+        found = {k: int(n) for k, n in lengths.items()}
+        raise BindingError(f"caches of one length must grow by as many rows, got lengths {found}"
+                           "\nhint: bind and link the others as plain handles")
+
+
 def _in_place(graph: TraceGraph, caches: Mapping[str, tuple[Value, int]], length: Value, trace: Trace) -> TraceGraph:
     """Concatenations of a cache and new rows as rows written behind what is valid."""
     joined: dict[Any, tuple[str, Value, int]] = {}
@@ -370,6 +384,7 @@ def _in_place(graph: TraceGraph, caches: Mapping[str, tuple[Value, int]], length
         if past is None or past.node.inputs[:1] != (buffer,) or normal_axis(node.attrs["axis"], past.rank, "") != axis:
             raise NotStaticError(f"output {output!r}: must be its input with rows behind it")
         joined[node] = (output, buffer, axis)
+    check_equal({buffer.node.name: node.outputs[0].shape[axis] for node, (_, buffer, axis) in joined.items()})
     rewriter = Rewriter(graph)
     rewriter.graph = TraceGraph(graph.name, trace)
     whole: dict[str, Value] = {}
