@@ -17,6 +17,8 @@ DTYPES = {
     "bool": np.dtype("?"), "c64": np.dtype("c8"), "c128": np.dtype("c16"),
     "b1": np.dtype("u1"), "b2": np.dtype("u2"), "b4": np.dtype("u4"), "b8": np.dtype("u8"),
     "b16": np.dtype("c16"),
+    "f8e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn), "f8e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2), "f8e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
 }  # fmt: skip
 INTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 FLOATS = ("f32", "f64")
@@ -50,7 +52,7 @@ def sample(dtype, n, seed=0):
     else:
         wide = rng.standard_normal(n) * 10.0 ** rng.integers(-6, 7, n)
         x = wide.astype(dtype)
-        tiny = {2: 6e-8, 4: 1e-45, 8: 5e-324}[dtype.itemsize]
+        tiny = {1: 2e-5, 2: 6e-8, 4: 1e-45, 8: 5e-324}[dtype.itemsize]
         edges = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5,
                           tiny, -tiny, 3e38, -3e38, 65519.0, 65520.0], "f8").astype(dtype)
     k = min(n // 3, 4 * len(edges))
@@ -296,7 +298,8 @@ def test_integer_unary(tag, level):
         same_bits(call_ew(f"{op}.{tag}", x, level=level), f(x))
 
 
-CAST_TYPES = [t for t in DTYPES if not t.startswith("b") or t in {"bool", "bf16"}]
+# casts of float8 have their own tests, test_float8.py
+CAST_TYPES = [t for t in DTYPES if not t.startswith(("b", "f8")) or t in {"bool", "bf16"}]
 
 
 def cast_reference(x, to):
@@ -433,3 +436,27 @@ def test_complex_edges(tag, level):
     made = call_ew(f"make_complex.{part}", re, im, out_dtype=dtype, level=level)
     same_bits(made.real.copy(), re)
     same_bits(made.imag.copy(), im)
+
+
+@pytest.mark.parametrize("op", ["mul", "div", "recip"])
+@pytest.mark.parametrize("tag", ["c64", "c128"])
+def test_complex_is_not_fused(op, tag, level):
+    """Bits are those of the formulas with every product rounded, wherever the number stands."""
+    rng = np.random.default_rng(1)
+    a, b = ((rng.standard_normal(2 * 517) * 3).astype(DTYPES[tag].type(0).real.dtype).view(DTYPES[tag]) for _ in "ab")
+    if op == "recip":
+        got = call_ew(f"recip.{tag}", b, level=level)
+        a = np.ones_like(b)
+    else:
+        got = call_ew(f"{op}.{tag}", a, b, level=level)
+    ar, ai, br, bi = (v.astype(np.float64) for v in (a.real, a.imag, b.real, b.imag))
+    if op == "mul":
+        re, im = ar * br - ai * bi, ar * bi + ai * br
+    else:
+        wide = abs(br) >= abs(bi)
+        ratio = np.where(wide, bi / br, br / bi)
+        scale = 1 / np.where(wide, br + bi * ratio, bi + br * ratio)
+        re = np.where(wide, ar + ai * ratio, ar * ratio + ai) * scale
+        im = np.where(wide, ai - ar * ratio, ai * ratio - ar) * scale
+    np.testing.assert_array_equal(got.real, re.astype(got.real.dtype))
+    np.testing.assert_array_equal(got.imag, im.astype(got.real.dtype))

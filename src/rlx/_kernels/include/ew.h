@@ -54,18 +54,6 @@ RLX_INLINE void rlx_copy_small(char *dst, const char *src, int64_t bytes) {
 }
 #endif
 
-/* A product that is rounded before it is used, never fused into an addition. */
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_assoc_barrier)
-#define RLX_ROUNDED(x) __builtin_assoc_barrier(x)
-#elif __has_builtin(__arithmetic_fence)
-#define RLX_ROUNDED(x) __arithmetic_fence(x)
-#endif
-#endif
-#if !defined(RLX_ROUNDED)
-#error "the compiler offers no way to keep a product from being fused"
-#endif
-
 /* `count` items, fewer than RLX_VB bytes; block holds RLX_VB bytes and is zeroed
  * beyond them. */
 #if defined(__AVX512BW__)

@@ -2,9 +2,10 @@
  *
  * c64 computes in double and rounds once: products are exact and nothing
  * overflows on the way. c128 uses the plain product and Smith's division, as
- * numpy does. Products are kept from contracting to fused multiply-add: with
- * it z conj(z) would have an imaginary part. Integer exponents up to 100
- * multiply. */
+ * numpy does. Nothing is contracted to fused multiply-add: with it z conj(z)
+ * and z / z would have an imaginary part. Integer exponents up to 100 multiply. */
+#include "unfused.h"
+
 #include "ew.h"
 
 #include <complex.h>
@@ -28,10 +29,12 @@ RLX_INLINE pair z_div(pair a, pair b) {
         if (abs_re == 0 && abs_im == 0)
             return (pair){a.re / abs_re, a.im / abs_re};
         double ratio = b.im / b.re, scale = 1 / (b.re + b.im * ratio);
-        return (pair){(a.re + a.im * ratio) * scale, (a.im - a.re * ratio) * scale};
+        double re = RLX_ROUNDED(a.im * ratio), im = RLX_ROUNDED(a.re * ratio);
+        return (pair){(a.re + re) * scale, (a.im - im) * scale};
     }
     double ratio = b.re / b.im, scale = 1 / (b.im + b.re * ratio);
-    return (pair){(a.re * ratio + a.im) * scale, (a.im * ratio - a.re) * scale};
+    double re = RLX_ROUNDED(a.re * ratio), im = RLX_ROUNDED(a.im * ratio);
+    return (pair){(re + a.im) * scale, (im - a.re) * scale};
 }
 
 static pair z_pow(pair a, pair b) {

@@ -4,11 +4,8 @@
  * cheap operations is bound by loads and stores. A pair moves four for two. Each operation rounds
  * as it does alone: a product is not fused into the sum (rlx/lower/region.py puts pairs together; rsub is
  * c - first(a, b)). Measured, AVX-512: x*y+x, *c-y, clip, abs, *x+y on 16k f32 take 7.0 us, 9.2 as single steps. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#else
-#pragma GCC optimize("fp-contract=off") /* a barrier as in ew.h is lost when the loop is vectorised */
-#endif
+#include "unfused.h"
+
 #include "ew.h"
 
 #define SECONDS(F, first, x1, name, T)                                                    \
