@@ -1,7 +1,6 @@
 """CompileOptions: the source of truth; environment variables only give defaults."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
 from rlx import config
@@ -140,7 +139,7 @@ class CompileOptions:
 
     def __repr__(self) -> str:
         """What differs from the built-in defaults."""
-        shown = {f.name: getattr(self, f.name) for f in fields(self)}
+        shown = {f.name: getattr(self, f.name) for f in self.__record_fields__.values()}  # type: ignore[attr-defined]
         plain = BUILT_IN | {"rng": RngOptions()}
         shown["precision"] = self.precision.name
         given = [f"{name}={value!r}" for name, value in shown.items() if value != plain[name]]

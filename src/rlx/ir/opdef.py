@@ -211,6 +211,16 @@ def _help(op: "OpDef") -> str:
     return "\n".join([*lines, "", f"Element types: {' '.join(d.name for d in op.dtypes)}."])
 
 
+class _Doc:
+    """The text of `help` for a row, written when it is asked for; of the class itself for the class."""
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def __get__(self, op: "OpDef | None", owner: type) -> str | None:
+        return self.text if op is None else _help(op)
+
+
 Infer = Callable[..., tuple[TensorType, ...]]
 Reference = Callable[..., Any]
 Samples = Callable[[DType, Any], list[Sample]]  # (element type, numpy Generator)
@@ -269,7 +279,6 @@ class OpDef:
     _attr_map: dict[str, Attr] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "__doc__", _help(self))
         object.__setattr__(self, "__name__", self.name)
         object.__setattr__(self, "family", _defining_module())
         object.__setattr__(self, "_attr_map", {a.name: a for a in self.attrs})
@@ -375,6 +384,9 @@ class OpDef:
         ]
         outputs = owner.emit(self, values, attrs, name=name)
         return outputs[0] if len(outputs) == 1 else outputs
+
+
+OpDef.__doc__ = _Doc(OpDef.__doc__)  # type: ignore[assignment]
 
 
 def result_arrays(result: Any) -> tuple[Array, ...]:
