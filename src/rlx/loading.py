@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def load(source: Any, threads: int | None = None, options: "CompileOptions | None" = None, *,
-         precision: Any = None, verify: bool | None = None, trusted: bool = True) -> Any:
+         precision: Any = None, verify: bool | None = None, trusted: bool | None = None) -> Any:
     """Read a model.
 
     Parameters
@@ -24,9 +24,9 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
         For a file that is to be compiled.
     precision : str, DType or PrecisionPolicy, optional
         As `CompileOptions(precision=)`: `"f16"` and `"bf16"` store the weights so.
-    verify, trusted : bool
+    verify, trusted : bool, optional
         For an ahead-of-time file, see `rlx.aot.load.load`: whether all data is compared with its digests, and
-        whether its programs are run as they are.
+        whether its programs are run as they are (None: once they have been proved).
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Declarations of include/abi.h and include/pool.h; see there for the contract."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 
 cdef extern from "abi.h" nogil:
@@ -59,9 +59,54 @@ cdef extern from "abi.h" nogil:
     int RLX_INPLACE
 
 
+cdef extern from "bounds.h" nogil:
+    int RLX_MOST_ARGS
+    int64_t RLX_FREE
+
+    ctypedef struct rlx_ew_shape:
+        int32_t dst
+        int32_t[3] src
+        int32_t params
+        int32_t traps
+
+    ctypedef struct rlx_claim:
+        const char *family
+        const char *type
+        const char *variant
+        int64_t size
+        int64_t size2
+        const int64_t *attrs
+        const int64_t *refs
+        const rlx_ew_shape *ews
+        int64_t extent
+        int64_t phases
+        int64_t grain
+        int64_t workers
+        int64_t n_args
+        const int64_t *slots
+        const int64_t *places
+        const int64_t *bytes
+        const uint8_t *writable
+        const char *const *data
+        int64_t *touched
+        uint64_t written
+        uint64_t *alias
+        const char *why
+
+    ctypedef void (*rlx_bounds)(rlx_claim *) noexcept nogil
+
+    ctypedef struct rlx_bounds_row:
+        const char *family
+        const char *layout
+        rlx_bounds rule
+
+
 cdef extern from "families.h" nogil:
     ctypedef struct rlx_families:
         const rlx_kernel_row **kernels
         const rlx_ew_row **ews
+        const rlx_bounds_row **bounds
+        int64_t (*size_of)(const char *, int64_t) noexcept nogil
+        int (*ew_shape_of)(const char *, int32_t, rlx_ew_shape *) noexcept nogil
         const char *level
         const char *sources

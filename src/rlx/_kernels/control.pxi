@@ -79,6 +79,8 @@ cdef int control_loop(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_
         current[k] = arg_pointer(t, f, carried[4 * k])
     i = 0
     while i < limit and go_on[0]:
+        if f.cancel[0]:  # a body may have no calls
+            return RLX_ERR_CANCELLED
         counter[0] = i
         at = limit - 1 - i if backwards else i
         for k in range(n_carried):

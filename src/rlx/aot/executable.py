@@ -1,9 +1,11 @@
 """Executables of files: `CompiledGraph` over programs that have been mapped instead of compiled."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from rlx.aot.file import File, LoadedVariant, malformed
+from rlx.aot.proof import prove_weights
 from rlx.aot.values import decode
 from rlx.compiler import Compiled
 from rlx.errors import BindingError, FormatError
@@ -94,6 +96,12 @@ def read_options(file: File, threads: int | None) -> CompileOptions:
         return options
 
 
+def _nbytes(kind: TensorType, name: str) -> int:
+    if not all(isinstance(d, int) for d in kind.shape):
+        raise FormatError(f"{name}: parameters must have known sizes, got {kind}")
+    return kind.dtype.itemsize * math.prod(int(d) for d in kind.shape)  # type: ignore[arg-type]
+
+
 class LoadedGraph(CompiledGraph):
     """An executable of an ahead-of-time file. Made by `rlx.load`.
 
@@ -115,6 +123,10 @@ class LoadedGraph(CompiledGraph):
             options = read_options(file, threads)
             static = bool(body["static"])
             values = {str(k): None if v is None else decode(v, file.container) for k, v in body["params"].items()}
+        for variant in mapped if not file.trusted else ():
+            with malformed(file.name):
+                sizes = {v.node.name: _nbytes(v.type, file.name) for v in graph.params}
+                prove_weights(variant.compiled.program, sizes, variant.compiled.table, file.name)
         self._first = mapped[0] if mapped and static else None
         super().__init__(graph, options)
         self._rng = mapped[0].executor.state if mapped else file.state()

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from rlx import dtypes
 from rlx._kernels import _interp
 from rlx.aot.container import Bytes, Container, check_level, open_file
+from rlx.aot.proof import Proof
 from rlx.aot.tables import Linker, Table
 from rlx.aot.verify import verify
 from rlx.errors import FormatError, RlxError, SizeError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rlx.compiler import Compiled
 
 # What malformed content makes Python raise before a check of ours does.
-_MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 class malformed:
@@ -33,7 +34,7 @@ class malformed:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, _MALFORMED) and not isinstance(error, RlxError):
+        if isinstance(error, MALFORMED) and not isinstance(error, RlxError):
             raise FormatError(f"{self.name}: must be well formed, got {type(error).__name__}: {error}") from error
 
 
@@ -45,6 +46,8 @@ class File:
     source : path or bytes
     verify : bool
         Compare the data with its digests now.
+    trusted : bool
+        Link programs without a proof of what their calls touch.
 
     Attributes
     ----------
@@ -54,9 +57,10 @@ class File:
         What belongs to the kind.
     """
 
-    def __init__(self, source: Any, verify_data: bool = True) -> None:
+    def __init__(self, source: Any, verify_data: bool = True, trusted: bool = False) -> None:
+        self.trusted = trusted
         if isinstance(source, (bytes, bytearray, memoryview)):
-            self.container = Container(np.frombuffer(source, np.uint8), "load", verify_data)
+            self.container = Container(_aligned(np.frombuffer(source, np.uint8)), "load", verify_data)
         else:
             self.container = open_file(os.fspath(source), verify_data)
         self.name = self.container.name
@@ -71,6 +75,8 @@ class File:
         self._details: dict[str, Any] | None = None
         self._linker: Linker | None = None
         self._reader: Reader | None = None
+        self._proof: Proof | None = None
+        self._proved: set[int] = set()
         self._compiled: dict[int, Compiled] = {}
 
     @property
@@ -93,6 +99,19 @@ class File:
                     _interp.set_split_ns(least)
                 self._linker = Linker(self.level, self._spec["kernels"], self._spec["ews"], tables, verify, self.name)
         return self._linker
+
+    @property
+    def proof(self) -> Proof:
+        """Proves the programs."""
+        if self._proof is None:
+            self._proof = Proof(self.linker)
+        return self._proof
+
+    def prove(self, number: int, program: int, weights: Sequence[Any]) -> None:
+        """Prove a variant's program over its constants, once; nothing for a file that is trusted."""
+        if not self.trusted and number not in self._proved:
+            self.proof.prove(program, weights)
+            self._proved.add(number)
 
     @property
     def reader(self) -> "Reader":
@@ -181,6 +200,7 @@ class LoadedVariant:
             if len(arrays) != len(table["weight_nbytes"]):
                 raise FormatError(f"{file.name}: a variant must have one array per weight, got {len(arrays)}")
             self.complete = True
+            bound: list[Any] = [None] * len(arrays)
             for i, (a, nbytes) in enumerate(zip(arrays, table["weight_nbytes"].tolist(), strict=True)):
                 if a == -1:
                     if table["weight_param"][i] < 0:
@@ -191,6 +211,8 @@ class LoadedVariant:
                 if len(array) < nbytes:
                     raise FormatError(f"{file.name}: a weight must have {nbytes} bytes, got {len(array)}")
                 self.executor.bind(table.weight_slot(i), array)
+                bound[i] = array
+            file.prove(number, index, bound)
 
     @property
     def compiled(self) -> "Compiled":
@@ -200,6 +222,16 @@ class LoadedVariant:
     def set_state(self, state: _interp.RunState) -> None:
         """Draw random numbers from `state`."""
         self.executor.state = state
+
+
+def _aligned(raw: Bytes) -> Bytes:
+    """Bytes at an address that arrays of any type may have."""
+    if raw.ctypes.data % 16 == 0:
+        return raw
+    room = np.empty(len(raw) + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    room[start : start + len(raw)] = raw
+    return room[start : start + len(raw)]
 
 
 def _nbytes(port: tuple[str, str, tuple[int, ...]]) -> int:
@@ -230,4 +262,4 @@ class _Later:
         return getattr(self._made, name)
 
 
-__all__ = ["Bytes", "File", "LoadedVariant", "malformed"]
+__all__ = ["MALFORMED", "Bytes", "File", "LoadedVariant", "malformed"]

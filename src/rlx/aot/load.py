@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rlx.ir.graph import Graph
 
 
-def load(source: Any, threads: int | None = None, *, verify: bool | None = None, trusted: bool = True) -> Any:
+def load(source: Any, threads: int | None = None, *, verify: bool | None = None, trusted: bool | None = None) -> Any:
     """Map a file and make what it holds ready to run.
 
     Parameters
@@ -21,35 +21,39 @@ def load(source: Any, threads: int | None = None, *, verify: bool | None = None,
         Threads of a run unless `run(threads=)` says otherwise.
     verify : bool, optional
         Compare all data with its digests (`RLX_VERIFY`, else True). Without, only the header and the programs are.
-    trusted : bool
-        False compiles the graph of the file anew instead of running its programs.
+    trusted : bool, optional
+        None runs the programs of the file once they have been proved to touch nothing but their operands. True
+        runs them without that proof. False compiles the graph of the file anew.
 
     Raises
     ------
     FormatError
-        It is no ahead-of-time file, is damaged, or was made for another version, machine or build.
+        It is no ahead-of-time file, is damaged, was made for another version, machine or build, or has a program of
+        which the proof fails.
     """
     if threads is not None:
         threads = check_threads(threads)
     verify = bool(config.default("RLX_VERIFY", True)) if verify is None else verify
-    for name, value in (("verify", verify), ("trusted", trusted)):
-        if not isinstance(value, bool):
-            raise ConfigError(f"load: {name} must be a bool, got {value!r}")
-    file = File(source, verify)
+    if not isinstance(verify, bool):
+        raise ConfigError(f"load: verify must be a bool, got {verify!r}")
+    if trusted is not None and not isinstance(trusted, bool):
+        raise ConfigError(f"load: trusted must be True, False or None, got {trusted!r}")
+    file = File(source, verify, trusted is True)
+    compile_anew = trusted is False
     if file.kind == "executable":
-        if not trusted or not file.variants:
+        if compile_anew or not file.variants:
             from rlx.aot.executable import load_executable
 
-            return load_executable(file, threads, trusted)
+            return load_executable(file, threads, not compile_anew)
         from rlx.aot.quick import QuickGraph
 
         return QuickGraph(file, threads)
-    if not trusted and file.kind == "model":
+    if compile_anew and file.kind == "model":
         raise FormatError(f"{file.name}: a model that is not trusted must be compiled from its ONNX file")
     if file.kind == "model":
-        from rlx.aot.model import LoadedModel
+        from rlx.aot.model import load_model
 
-        return LoadedModel(file, threads)
+        return load_model(file, threads)
     if file.kind == "graph":
         return load_graph(file)
     raise FormatError(f"{file.name}: must hold an executable, a model or a graph, got {file.kind!r}")

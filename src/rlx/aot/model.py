@@ -1,14 +1,14 @@
 """Models of files: plans whose steps have been mapped instead of imported."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rlx._kernels import _interp
-from rlx.aot.file import File, LoadedVariant, malformed
+from rlx.aot.file import MALFORMED, File, LoadedVariant, malformed
 from rlx.aot.values import decode, decode_key, numpy_by_number
-from rlx.errors import BindingError, FormatError
+from rlx.errors import BindingError, FormatError, RlxError
 from rlx.onnx.declared import Declared
 from rlx.onnx.planned import PlannedModel
 from rlx.onnx.plans import ABSENT, Plans
@@ -129,6 +129,14 @@ def _like(key: Any) -> Any:
     return ABSENT if key == structure(ABSENT) else None
 
 
+def load_model(file: File, threads: int | None = None) -> "LoadedModel":
+    """The model of a file."""
+    with malformed(file.name):
+        plain = all(step["kind"] in ("start", "segment") or step["kind"] == "finish" and not step["children"]
+                    for step in file.body["steps"])
+    return (LoadedModel if plain else SteppedModel)(file, threads)
+
+
 class LoadedModel(PlannedModel):
     """A model of an ahead-of-time file, compiled for the inputs it had been run with. Made by `rlx.load`."""
 
@@ -160,7 +168,7 @@ class LoadedModel(PlannedModel):
         return read_options(self._file, self._threads)
 
     def clone(self) -> "LoadedModel":
-        other = LoadedModel(self._file, self._threads)
+        other = type(self)(self._file, self._threads)
         if self._handles is not None:
             other._handles = self._handles.fork()
         return other
@@ -169,3 +177,17 @@ class LoadedModel(PlannedModel):
     def metadata(self) -> dict[str, Any]:
         with malformed(self._file.name):
             return dict(decode(self._file.details["metadata"], self._file.container))
+
+
+class SteppedModel(LoadedModel):
+    """A model whose plans have steps in Python, which fail as they may when the file says what does not fit."""
+
+    def run(self, inputs: Mapping[str, Any] | None = None, *, threads: int | None = None, out: Any = None
+            ) -> _interp.Outputs:
+        try:
+            return super().run(inputs, threads=threads, out=out)
+        except (*MALFORMED, MemoryError) as error:
+            if isinstance(error, RlxError) or self._file.trusted:
+                raise
+            raise FormatError(f"{self._file.name}: steps must fit one another, got {type(error).__name__}: {error}"
+                              ) from error

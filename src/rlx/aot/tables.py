@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx._kernels import _interp
+from rlx._kernels._bounds import Rules
 from rlx.errors import FormatError
-from rlx.runtime.levels import rows_of
+from rlx.runtime.levels import families_of, rows_of
 
 if TYPE_CHECKING:
     from rlx.lower.program import Program, Transform
@@ -32,6 +33,8 @@ COLUMNS = (*CALLS, "attr_start", "arg_start", *ARGS, *BUFFERS, "words", "ew_at",
            "inplace", "weight_nbytes", "weight_param", "weight_transform", "scalars")
 # Bytes that no size, offset or sum of two of them may exceed.
 MOST = 1 << 60
+# What a call takes at least.
+LEAST_NS = 10
 
 
 class Writer:
@@ -229,8 +232,17 @@ class Linker:
             arities.append(ew[0])
         self.addresses = np.array(addresses, np.int64)
         self.ew_addresses = np.array(arities, np.int64)
+        self._families, self._ews = families_of(level), [(str(key), int(arity)) for key, arity in ews]
+        self._rules: Rules | None = None
         self._check = check
         self._linked: dict[int, _interp.Program] = {}
+
+    @property
+    def rules(self) -> Rules:
+        """What the kernels may touch."""
+        if self._rules is None:
+            self._rules = Rules(self._families, list(zip(self.names, self.layouts, strict=True)), self._ews)
+        return self._rules
 
     def link(self, i: int) -> _interp.Program:
         """Program `i`, proved and linked."""
@@ -251,6 +263,7 @@ class Linker:
             offsets = np.where(absent, 0, _take(table["place"], buffer) + table["offset"])
             extent, grain, phases, node, cost = (
                 np.array(table[k], np.int64) for k in ("extent", "grain", "phases", "node", "cost"))
+            np.maximum(cost, LEAST_NS, out=cost)  # signals are looked at by estimated time
             found = self._linked[i] = _interp.Program(
                 self.addresses[table["kernel"]], extent, grain, phases, node, cost, words,
                 np.array(table["attr_start"][:-1], np.int64), np.array(slots, np.int64), np.array(offsets, np.int64),

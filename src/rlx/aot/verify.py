@@ -2,9 +2,8 @@
 
 Every number that the interpreter follows is in range: kernels, references,
 places of attributes and lists, buffers inside their slots, operands inside their
-buffers, the tables and bodies of control flow. What a kernel reads inside the
-operands that it has been given follows from its attributes, which are what
-lowering computed: a digest tells damage, it cannot tell intent.
+buffers, the tables and bodies of control flow. What kernels touch is the next
+question: see `proof`.
 """
 
 import math
@@ -16,28 +15,29 @@ from rlx import dtypes
 from rlx.aot.tables import ARGS, BUFFERS, CALLS, KINDS, MOST, Linker, Table, Words
 from rlx.errors import FormatError
 
-_FIXED, _CARRIED_IN, _CARRIED_OUT, _X, _Y, _COUNTER, _GO_ON = range(7)
+FIXED, CARRIED_IN, CARRIED_OUT, X, Y, COUNTER, GO_ON = range(7)
 
 
-def _require(holds: Any, table: Table, what: str) -> None:
+def require(holds: Any, table: Table, what: str) -> None:
+    """Raise FormatError if something does not hold."""
     if not holds:
         raise FormatError(f"{table.name}: {what}")
 
 
 def _within(column: Words, low: int, high: int, table: Table, what: str) -> None:
     """Every element in [low, high)."""
-    _require(not len(column) or (int(column.min()) >= low and int(column.max()) < high), table,
+    require(not len(column) or (int(column.min()) >= low and int(column.max()) < high), table,
              f"{what} must be in [{low}, {high}), got {column[(column < low) | (column >= high)][:3].tolist()}")
 
 
 def port_bytes(port: tuple[str, str, tuple[int, ...]], table: Table) -> int:
     """Bytes of an input or output."""
     _, dtype, shape = port
-    _require(dtype in dtypes.BY_NAME, table, f"element types must be known, got {dtype!r}")
-    _require(len(shape) <= 64 and all(type(d) is int and 0 <= d < MOST for d in shape), table,
+    require(dtype in dtypes.BY_NAME, table, f"element types must be known, got {dtype!r}")
+    require(len(shape) <= 64 and all(type(d) is int and 0 <= d < MOST for d in shape), table,
              f"shapes must be up to 64 sizes, got {shape}")
     nbytes = dtypes.BY_NAME[dtype].itemsize * math.prod(shape)
-    _require(nbytes < MOST, table, f"a value must have less than {MOST} bytes, got {shape}")
+    require(nbytes < MOST, table, f"a value must have less than {MOST} bytes, got {shape}")
     return nbytes
 
 
@@ -57,29 +57,29 @@ def verify(table: Table, linker: Linker, number: int) -> None:
     """
     n, m, b = len(table["kernel"]), len(table["buffer"]), len(table["kind"])
     for keys, want in ((CALLS, n), (ARGS, m), (BUFFERS, b)):
-        _require(all(len(table[k]) == want for k in keys), table, f"columns {keys} must be equally long")
+        require(all(len(table[k]) == want for k in keys), table, f"columns {keys} must be equally long")
     for k in ("weight_param", "weight_transform"):
-        _require(len(table[k]) == len(table["weight_nbytes"]), table, f"there must be one {k} per weight")
+        require(len(table[k]) == len(table["weight_nbytes"]), table, f"there must be one {k} per weight")
     for k in ("extent", "grain", "cost", "size", "nbytes", "weight_nbytes", "scalars"):
         _within(table[k], 0, MOST, table, k)
     _within(table["offset"], 0, MOST, table, "offsets")
     _within(table["kernel"], 0, len(linker.names), table, "kernels")
     _within(table["node"], 0, 1 << 31, table, "nodes")
     _within(table["phases"], 1, 1 << 31, table, "phases")
-    _require((table["extent"] % table["phases"] == 0).all(), table, "phases must be equal parts of the extent")
-    _require(1 <= table.threads <= 64, table, f"threads must be in [1, 64], got {table.threads}")
-    _require(table.zero_denormals in (0, 1), table, f"zero_denormals must be 0 or 1, got {table.zero_denormals}")
+    require((table["extent"] % table["phases"] == 0).all(), table, "phases must be equal parts of the extent")
+    require(1 <= table.threads <= 64, table, f"threads must be in [1, 64], got {table.threads}")
+    require(table.zero_denormals in (0, 1), table, f"zero_denormals must be 0 or 1, got {table.zero_denormals}")
     _starts(table["attr_start"], n, len(table["words"]), table)
     _starts(table["arg_start"], n, m, table)
     _buffers(table)
     buffer = table["buffer"]
     _within(buffer, -1, b, table, "buffers")
     used = buffer[buffer >= 0]
-    _require((table["slot"][used] >= 0).all(), table, "buffers in use must have a slot")
+    require((table["slot"][used] >= 0).all(), table, "buffers in use must have a slot")
     ends = table["offset"][buffer >= 0] + table["nbytes"][buffer >= 0]
-    _require((ends <= table["size"][used]).all(), table, "operands must lie inside their buffers")
+    require((ends <= table["size"][used]).all(), table, "operands must lie inside their buffers")
     for k, count in (("ew", len(linker.ew_addresses)), ("body", number)):
-        _require(len(table[k]) == len(table[f"{k}_at"]), table, f"there must be one {k} per place")
+        require(len(table[k]) == len(table[f"{k}_at"]), table, f"there must be one {k} per place")
         _within(table[k], 0, count, table, f"{k} references")
         _within(table[f"{k}_at"], 0, len(table["words"]), table, f"places of {k} references")
     _attributes(table, linker)
@@ -87,7 +87,7 @@ def verify(table: Table, linker: Linker, number: int) -> None:
 
 
 def _starts(column: Words, n: int, end: int, table: Table) -> None:
-    _require(len(column) == n + 1 and column[0] == 0 and column[-1] == end and (np.diff(column) >= 0).all(), table,
+    require(len(column) == n + 1 and column[0] == 0 and column[-1] == end and (np.diff(column) >= 0).all(), table,
              f"{n} stretches must cover {end} items in order")
 
 
@@ -99,8 +99,8 @@ def _buffers(table: Table) -> None:
     placed = slot >= 0
     _within(place[placed], 0, MOST, table, "places of buffers")
     room = capacities(table)[slot[placed]]
-    _require((place[placed] + size[placed] <= room).all(), table, "buffers must lie inside their slots")
-    _require((place[placed & (slot == 0)] % 64 == 0).all(), table, "scratch must be aligned to 64 bytes")
+    require((place[placed] + size[placed] <= room).all(), table, "buffers must lie inside their slots")
+    require((place[placed & (slot == 0)] % 64 == 0).all(), table, "scratch must be aligned to 64 bytes")
 
 
 def _attributes(table: Table, linker: Linker) -> None:
@@ -114,17 +114,17 @@ def _attributes(table: Table, linker: Linker) -> None:
         kinds = [token.partition(":")[2] for token in layout.split()]
         fixed = sum(2 if kind == "*" else 1 for kind in kinds)
         at, length, tail = starts[:-1][mine], lengths[mine], np.full(int(mine.sum()), fixed)
-        _require((length >= fixed).all(), table, f"{linker.names[k]} must have {fixed} attribute words")
+        require((length >= fixed).all(), table, f"{linker.names[k]} must have {fixed} attribute words")
         place = 0
         for kind in kinds:
             if kind == "*":
-                _require((words[at + place] == tail).all() and (words[at + place + 1] >= 0).all()
+                require((words[at + place] == tail).all() and (words[at + place + 1] >= 0).all()
                          and (words[at + place + 1] < MOST).all(), table,
                          f"{linker.names[k]}: lists must follow one another")
                 tail = tail + words[at + place + 1]
                 place += 1
             place += 1
-        _require((tail == length).all(), table, f"{linker.names[k]}: attributes must fill their block")
+        require((tail == length).all(), table, f"{linker.names[k]}: attributes must fill their block")
 
 
 def _control(table: Table, linker: Linker) -> None:
@@ -133,10 +133,10 @@ def _control(table: Table, linker: Linker) -> None:
     for name, check in (("control.if", _branch), ("control.loop", _loop)):
         if name in linker.names:
             for i in np.flatnonzero(table["kernel"] == linker.names.index(name)).tolist():
-                check(_Call(table, i), bodies, linker)
+                check(ControlCall(table, i), bodies, linker)
 
 
-class _Call:
+class ControlCall:
     """Attributes and operands of one control call."""
 
     def __init__(self, table: Table, i: int) -> None:
@@ -144,41 +144,72 @@ class _Call:
         self.start = int(table["attr_start"][i])
         self.words = table["words"][self.start : int(table["attr_start"][i + 1])].tolist()
         first, last = int(table["arg_start"][i]), int(table["arg_start"][i + 1])
-        self.sizes = [-1 if b < 0 else n for b, n in zip(table["buffer"][first:last].tolist(),
-                                                         table["nbytes"][first:last].tolist(), strict=True)]
+        self.buffers = table["buffer"][first:last].tolist()
+        self.offsets = table["offset"][first:last].tolist()
+        self.sizes = [-1 if b < 0 else n for b, n in zip(self.buffers, table["nbytes"][first:last].tolist(),
+                                                         strict=True)]
 
     def items(self, place: int) -> list[int]:
         at, n = self.words[place], self.words[place + 1]
         found: list[int] = self.words[at : at + n]
         return found
 
+    def present(self, arg: int) -> bool:
+        """Whether there is such an operand."""
+        return 0 <= arg < len(self.sizes) and self.sizes[arg] >= 0
+
+    def where(self, arg: int) -> tuple[int, int, int]:
+        """Slot, first byte and end of an operand."""
+        buffer = self.buffers[arg]
+        start = int(self.table["place"][buffer]) + self.offsets[arg]
+        return int(self.table["slot"][buffer]), start, start + self.sizes[arg]
+
+    def overlap(self, a: int, b: int) -> bool:
+        """Whether two operands share memory."""
+        (slot, start, end), (other, first, last) = self.where(a), self.where(b)
+        return slot == other and start < last and first < end and start < end and first < last
+
+    def identical(self, a: int, b: int) -> bool:
+        """Whether two operands begin at one place."""
+        return self.where(a)[:2] == self.where(b)[:2]
+
+    def writable(self, arg: int) -> bool:
+        """Whether an operand is scratch or an output."""
+        slot, first = self.where(arg)[0], 1 + len(self.table.inputs)
+        return slot == 0 or first <= slot < first + len(self.table.outputs)
+
+    def body_number(self, place: int) -> int:
+        """Number of a body's program."""
+        at = np.flatnonzero(self.table["body_at"] == self.start + place)
+        return int(self.table["body"][at[-1]])
+
     def holds(self, arg: int, nbytes: int, optional: bool = False) -> None:
         ok = 0 <= arg < len(self.sizes) and (self.sizes[arg] >= nbytes or (optional and self.sizes[arg] < 0))
-        _require(ok, self.table, f"operand {arg} of a control call must have {nbytes} bytes")
+        require(ok, self.table, f"operand {arg} of a control call must have {nbytes} bytes")
 
     def body(self, place: int, bodies: dict[int, int], linker: Linker) -> tuple[Table, list[int]]:
         number = bodies.get(self.start + place)
-        _require(number is not None, self.table, "a control call must have its bodies")
+        require(number is not None, self.table, "a control call must have its bodies")
         assert number is not None
         body = linker.tables[number]
         return body, [int(n) for n in capacities(body)]
 
 
-def _branch(call: _Call, bodies: dict[int, int], linker: Linker) -> None:
+def _branch(call: ControlCall, bodies: dict[int, int], linker: Linker) -> None:
     call.holds(0, 1)
     for place, at in ((0, 2), (1, 4)):
         body, room = call.body(place, bodies, linker)
         slots = call.items(at)
-        _require(len(slots) == body.n_slots, call.table, "a branch must have one operand per slot")
+        require(len(slots) == body.n_slots, call.table, "a branch must have one operand per slot")
         call.holds(1, 8 * body.n_slots)
         for arg, nbytes in zip(slots, room, strict=True):
             call.holds(arg, nbytes)
 
 
-def _loop(call: _Call, bodies: dict[int, int], linker: Linker) -> None:
+def _loop(call: ControlCall, bodies: dict[int, int], linker: Linker) -> None:
     body, room = call.body(0, bodies, linker)
     bound, slots, carried, rows = call.words[1], call.items(4), call.items(6), call.items(8)
-    _require(bound >= 0 and len(slots) == 3 * body.n_slots and len(carried) % 4 == 0 and len(rows) % 2 == 0, call.table,
+    require(bound >= 0 and len(slots) == 3 * body.n_slots and len(carried) % 4 == 0 and len(rows) % 2 == 0, call.table,
              "a loop must have one entry per slot")
     call.holds(0, 8, optional=True)
     call.holds(1, 1, optional=True)
@@ -191,14 +222,14 @@ def _loop(call: _Call, bodies: dict[int, int], linker: Linker) -> None:
     for k in range(0, len(rows), 2):
         call.holds(rows[k], max(0, rows[k + 1]))
     for (kind, which, step), nbytes in zip(zip(*[iter(slots)] * 3, strict=True), room, strict=True):
-        if kind == _FIXED:
+        if kind == FIXED:
             call.holds(which, nbytes)
-        elif kind in (_CARRIED_IN, _CARRIED_OUT):
-            _require(0 <= which < len(carried) // 4 and carried[4 * which + 3] >= nbytes, call.table,
+        elif kind in (CARRIED_IN, CARRIED_OUT):
+            require(0 <= which < len(carried) // 4 and carried[4 * which + 3] >= nbytes, call.table,
                      f"carried value {which} must have {nbytes} bytes")
-        elif kind in (_X, _Y):
-            _require(step >= nbytes or not bound, call.table, f"a trip must have {nbytes} bytes, got {step}")
+        elif kind in (X, Y):
+            require(step >= nbytes or not bound, call.table, f"a trip must have {nbytes} bytes, got {step}")
             call.holds(which, bound * max(0, step))
         else:
-            _require(kind in (_COUNTER, _GO_ON) and nbytes <= (8 if kind == _COUNTER else 1), call.table,
+            require(kind in (COUNTER, GO_ON) and nbytes <= (8 if kind == COUNTER else 1), call.table,
                      "slots of a loop must be of a known kind")

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import importlib.util
+from typing import Any
 
 from rlx import config
 from rlx._kernels import _cpu, _interp
@@ -36,6 +37,11 @@ def used_levels(level: str | None = None) -> tuple[str, ...]:
     if wanted not in built:
         raise ConfigError(f"ISA level {wanted!r} is not available here, got {list(built)}")
     return tuple(x for x in built if LEVELS.index(x) <= LEVELS.index(wanted))
+
+
+def families_of(level: str) -> Any:
+    """The kernel families of a level, as a capsule."""
+    return importlib.import_module(f"rlx._kernels._isa_{level}").FAMILIES
 
 
 @functools.cache

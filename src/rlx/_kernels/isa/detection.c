@@ -108,7 +108,7 @@ static int nms_compact(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64
     int64_t *out = (int64_t *)RLX_PTR(t, f, 2);
     int64_t total = 0;
     for (int64_t item = 0; lo < hi && item < a[0] * a[1]; item++)
-        for (int64_t i = 0; i < counts[item]; i++, total++, out += 3) {
+        for (int64_t i = 0; i < counts[item] && i < a[2]; i++, total++, out += 3) {
             out[0] = item / a[1], out[1] = item % a[1];
             out[2] = selected[item * a[2] + i];
         }

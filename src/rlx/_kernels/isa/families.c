@@ -20,4 +20,13 @@ static const rlx_ew_row *const ews[] = {
     NULL};
 #undef X
 
-const rlx_families rlx_all_families = {kernels, ews, RLX_LEVEL, RLX_SOURCES};
+#define X(name) extern const rlx_bounds_row rlx_bounds_##name[];
+#include "bounds_families.def"
+#undef X
+#define X(name) rlx_bounds_##name,
+static const rlx_bounds_row *const bounds[] = {
+#include "bounds_families.def"
+    NULL};
+#undef X
+
+const rlx_families rlx_all_families = {kernels, ews, bounds, rlx_size_of, rlx_ew_shape_of, RLX_LEVEL, RLX_SOURCES};
