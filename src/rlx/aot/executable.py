@@ -99,7 +99,7 @@ def read_options(file: File, threads: int | None) -> CompileOptions:
 def _nbytes(kind: TensorType, name: str) -> int:
     if not all(isinstance(d, int) for d in kind.shape):
         raise FormatError(f"{name}: parameters must have known sizes, got {kind}")
-    return kind.dtype.itemsize * math.prod(int(d) for d in kind.shape)  # type: ignore[arg-type]
+    return kind.dtype.itemsize * math.prod(int(d) for d in kind.shape)
 
 
 class LoadedGraph(CompiledGraph):

@@ -16,7 +16,17 @@ import numpy.typing as npt
 
 from rlx._kernels._bounds import Rules
 from rlx.aot.tables import Linker, Table, Words
-from rlx.aot.verify import CARRIED_IN, CARRIED_OUT, COUNTER, FIXED, GO_ON, ControlCall, X, Y, require
+from rlx.aot.verify import (
+    CARRIED_IN,
+    CARRIED_OUT,
+    COUNTER,
+    FIXED,
+    GO_ON,
+    ControlCall,
+    X,
+    Y,
+    require,
+)
 from rlx.errors import FormatError
 from rlx.machine import machine_bytes
 from rlx.runtime.levels import families_of, rows_of
@@ -26,7 +36,7 @@ if TYPE_CHECKING:
     from rlx.runtime.kernels import KernelTable
 
 CONTROL = ("control.if", "control.loop")
-HINT = "\nhint: rlx.load(path, trusted=True) runs the programs of a file as they are; do so if you know where it is from"
+HINT = "\nhint: if you know where the file is from, rlx.load(path, trusted=True) runs its programs as they are"
 
 
 class Proof:
@@ -79,15 +89,15 @@ class Proof:
         refs[table["ew_at"]] = table["ew"]
         shared = table["inplace"].reshape(-1, 3)
         found = self.linker.rules.prove(
-            *(_plain(table[k]) for k in ("kernel", "extent", "grain", "phases", "words")), refs,
-            _plain(table["attr_start"]), _plain(table["arg_start"]), slot.astype(np.int64), place.astype(np.int64),
-            _plain(table["nbytes"]), writable(table, slot), np.where(address != 0, address + place, 0), self._skip,
+            _plain(table["kernel"]), _plain(table["extent"]), _plain(table["grain"]), _plain(table["phases"]),
+            _plain(table["words"]), refs, _plain(table["attr_start"]), _plain(table["arg_start"]),
+            slot.astype(np.int64), place.astype(np.int64), _plain(table["nbytes"]), writable(table, slot), np.where(address != 0, address + place, 0), self._skip,
             self._workers, _plain(shared))
         if found is not None:
             call, why = found
             name = self.linker.names[int(table["kernel"][call])] if call < len(table["kernel"]) else "none"
-            raise FormatError(f"{table.name}: call {call} of {name} must stay inside its operands, got one of which this"
-                              f" cannot be proved ({why}){HINT}")
+            raise FormatError(f"{table.name}: call {call} of {name} must stay inside its operands, got one of which"
+                              f" this cannot be proved ({why}){HINT}")
 
 
 def prove_weights(program: "Program", params: Mapping[str, int], table: "KernelTable", name: str) -> None:
@@ -115,7 +125,10 @@ def _packed(transform: "Transform | None", given: int, table: "KernelTable", nam
     sizes = (_packed(transform.first, given, table, name), transform.nbytes)
     if not 0 <= transform.nbytes <= machine_bytes():
         raise FormatError(f"{name}: a packed parameter must fit this machine's memory, got {transform.nbytes:,} bytes")
-    row, ews, words, refs = table.kernel(transform.kernel), [], [], []
+    row = table.kernel(transform.kernel)
+    ews: list[tuple[str, int]] = []
+    words: list[int] = []
+    refs: list[int] = []
     for item in lay_out(row, transform.attrs):
         refs.append(len(ews) if isinstance(item, EwRef) else -1)
         if isinstance(item, EwRef):
@@ -153,7 +166,7 @@ def _plain(column: Words) -> Words:
 def writable(table: Table, slot: Words) -> npt.NDArray[np.uint8]:
     """Whether slots are memory of the run: scratch and outputs."""
     first = 1 + len(table.inputs)
-    return ((slot == 0) | ((slot >= first) & (slot < first + len(table.outputs)))).astype(np.uint8)
+    return np.asarray((slot == 0) | ((slot >= first) & (slot < first + len(table.outputs))), np.uint8)
 
 
 def _apart(call: ControlCall, written: set[int], others: set[int], same: set[tuple[int, int]]) -> None:
@@ -172,8 +185,9 @@ def _branch(call: ControlCall, linker: Linker) -> None:
         slots = call.items(at)
         mine = writable(body, np.arange(body.n_slots))
         written = {arg for arg, w in zip(slots, mine, strict=True) if w}
-        require(len(written) == int(mine.sum()) and written.isdisjoint(a for a, w in zip(slots, mine, strict=True) if not w),
-                call.table, "what a body writes must lie where nothing else does")
+        read = {arg for arg, w in zip(slots, mine, strict=True) if not w}
+        require(len(written) == int(mine.sum()) and written.isdisjoint(read), call.table,
+                "what a body writes must lie where nothing else does")
         _apart(call, written | {1}, {*slots, 1}, set())
 
 

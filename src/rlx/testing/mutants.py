@@ -210,7 +210,11 @@ def is_failure(text: str) -> bool:
 
 def campaign(subjects: list[Subject], count: int, seed: int, threads: int = 1
              ) -> Iterator[tuple[str, str, str, int]]:
-    """Mutants of all subjects in turn: subject, what was changed, how it ended, its seed."""
+    """Mutants of all subjects in turn: subject, what was changed, how it ended, its number."""
+    for subject in subjects:  # also imports what children need
+        end = _exercise(subject.data, subject.feeds, threads)
+        if end != "ran":
+            raise AssertionError(f"{subject.name}: the file itself must run, got {end}")
     for i in range(count):
         subject = subjects[i % len(subjects)]
         rng = Random(f"{seed} {i}")
