@@ -91,7 +91,8 @@ class Proof:
         found = self.linker.rules.prove(
             _plain(table["kernel"]), _plain(table["extent"]), _plain(table["grain"]), _plain(table["phases"]),
             _plain(table["words"]), refs, _plain(table["attr_start"]), _plain(table["arg_start"]),
-            slot.astype(np.int64), place.astype(np.int64), _plain(table["nbytes"]), writable(table, slot), np.where(address != 0, address + place, 0), self._skip,
+            slot.astype(np.int64), place.astype(np.int64), _plain(table["nbytes"]), writable(table, slot),
+            np.where(address != 0, address + place, 0), self._skip,
             self._workers, _plain(shared))
         if found is not None:
             call, why = found
