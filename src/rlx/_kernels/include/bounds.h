@@ -169,6 +169,9 @@ static inline int64_t rlx_groups(rlx_claim *c, int64_t per) {
     return rlx_ceil(c->extent, per);
 }
 
+/* Bytes of an element of weights that are stored in a narrower type than is computed in; 0: they are not. */
+int64_t rlx_stored(const rlx_claim *c);
+
 static inline int rlx_is(const char *a, const char *b) { return strcmp(a, b) == 0; }
 
 /* Bytes of an element type or item size by name; 0: not one. */

@@ -50,7 +50,7 @@ static void distinct(rlx_claim *c, int64_t pixels, int64_t channels, int64_t ldo
 static void conv(rlx_claim *c) {
     const geometry g = geometry_of(c, 0);
     const int64_t mc = rlx_at(c, 24), nc = rlx_at(c, 25), kc = rlx_at(c, 26), out = rlx_at(c, 27), w = lanes(c);
-    const int half = rlx_is(c->variant, "f16") || rlx_is(c->variant, "bf16");
+    const int64_t half = rlx_stored(c);
     const int64_t all = rlx_mul(g.groups, g.oc), span = rlx_span(all, g.pixels_out, g.ldo);
     rlx_must(c, half || rlx_is(c->variant, "nhwc"), "a convolution must be of a known kind");
     rlx_must(c, mc >= 1 && nc >= 1 && kc >= 1 && (nc % w == 0 || nc >= g.oc), "blocks must be whole panels");
@@ -58,7 +58,7 @@ static void conv(rlx_claim *c) {
     rlx_extent(c, rlx_mul3(g.groups, rlx_ceil(g.oc, nc), rlx_ceil(g.pixels_out, mc)));
     distinct(c, g.pixels_out, all, g.ldo);
     rlx_reads(c, 0, rlx_span(rlx_mul(g.groups, g.c), g.pixels_in, g.ldi), c->size);
-    rlx_reads(c, 1, rlx_mul3(g.groups, rlx_up(g.oc, w), g.k), half ? 2 : c->size);
+    rlx_reads(c, 1, rlx_mul3(g.groups, rlx_up(g.oc, w), g.k), half ? half : c->size);
     rlx_writes(c, 2, span, out);
     rlx_may_read(c, 3, all, c->size);
     int64_t work = tile(kc, w);
@@ -249,37 +249,77 @@ static void pack_conv_transpose(rlx_claim *c) {
 
 /* ----------------------------------------------------------- channels first */
 
-static void conv_first(rlx_claim *c) {
+/* Out of one channel. */
+static void conv_direct(rlx_claim *c) {
     const geometry g = geometry_of(c, 1);
-    const int64_t mc = rlx_at(c, 22), nc = rlx_at(c, 23), kc = rlx_at(c, 24), stride = rlx_at(c, 25);
-    const int64_t items = rlx_mul(g.batch, g.groups), all = rlx_mul(g.groups, g.oc);
-    const int64_t plane = rlx_product(g.out, 3), out = rlx_mul(g.batch, rlx_mul(all, plane));
-    const int direct = rlx_is(c->family, "conv_direct");
-    rlx_must(c, mc >= 1 && nc >= 1 && kc >= 1, "blocks must have elements");
-    rlx_reads(c, 0, rlx_mul3(items, g.c, rlx_product(g.in, 3)), 4);
+    const int64_t nc = rlx_at(c, 22), items = rlx_mul(g.batch, g.groups), all = rlx_mul(g.groups, g.oc);
+    const int64_t plane = rlx_product(g.out, 3), out = rlx_mul3(g.batch, all, plane);
+    rlx_must(c, nc >= 1 && g.c == 1 && g.taps >= 1 && g.taps <= FIRST_MAX_K, "there must be one channel and few terms");
+    rlx_extent(c, rlx_mul3(items, g.out[0], rlx_ceil(g.out[1], nc)));
+    rlx_reads(c, 0, rlx_mul(items, rlx_product(g.in, 3)), 4);
     rlx_reads(c, 1, rlx_mul(all, g.k), 4);
     rlx_writes(c, 2, out, 4);
     rlx_may_read(c, 3, all, 4);
     if (c->why)
         return;
-    int64_t work;
-    if (direct) {
-        rlx_must(c, g.k <= FIRST_MAX_K && g.taps >= 1, "there must be few terms");
-        rlx_extent(c, rlx_mul3(items, g.out[0], rlx_ceil(g.out[1], nc)));
-        const int64_t width = rlx_up(g.out[2], RLX_W32);
-        const int64_t length = rlx_add(width, (g.kernel[2] - 1) * g.dilation[2] / g.stride[2] + 1);
-        const int64_t lines = rlx_add(rlx_mul(nc - 1, g.stride[1]), (g.kernel[1] - 1) * g.dilation[1] + 1);
-        work = rlx_mul3(rlx_mul(g.c, g.kernel[0]), lines, rlx_mul(g.stride[2], length));
-        /* lines are written in whole vectors: what lies behind the last one takes the rest */
-        work = rlx_add(rlx_add(width, work), rlx_mul(RLX_GEMM_MR, rlx_add(g.k, 1)));
-        rlx_must(c, g.stride[2] > 1 || g.k + 1 >= 1, "lines must have room");
+    const int64_t width = rlx_up(g.out[2], RLX_W32);
+    const int64_t length = rlx_add(width, (g.kernel[2] - 1) * g.dilation[2] / g.stride[2] + 1);
+    const int64_t lines = rlx_add(rlx_mul(nc - 1, g.stride[1]), (g.kernel[1] - 1) * g.dilation[1] + 1);
+    /* lines are written in whole vectors: a vector takes what lies behind the last one */
+    const int64_t work = rlx_add(rlx_mul3(g.kernel[0], lines, rlx_mul(g.stride[2], length)), RLX_W32);
+    rlx_works(c, 4, rlx_at(c, 23), rlx_mul(4, work));
+    rlx_epilogue_bounds(c, 27, 5, rlx_mul(g.batch, all), plane, out, 4, 4);
+}
+
+/* attrs from 22 on: height lines columns mc pass pitch image in_place work_stride ... */
+static void conv_planes(rlx_claim *c) {
+    enum { MAX_TERMS = 1024, PANEL = 16 + 4 * RLX_W32 };
+    const geometry g = geometry_of(c, 1);
+    const int64_t height = rlx_at(c, 22), lines = rlx_at(c, 23), columns = rlx_at(c, 24), mc = rlx_at(c, 25);
+    const int64_t pass = rlx_at(c, 26), pitch = rlx_at(c, 27), image = rlx_at(c, 28), in_place = c->attrs[29];
+    const int64_t items = rlx_mul(g.batch, g.groups), all = rlx_mul(g.groups, g.oc), plane = rlx_product(g.out, 3);
+    const int64_t plane_in = rlx_product(g.in, 3), out = rlx_mul3(g.batch, all, plane), some = rlx_less(pass, g.c);
+    rlx_must(c, height >= 1 && height <= RLX_GEMM_MR && mc >= height && mc % height == 0, "blocks must be whole tiles");
+    rlx_must(c, lines >= 1 && columns >= 1 && pass >= 1 && pitch >= columns && (lines == 1 || columns >= g.out[2]),
+             "an item must be whole lines, or a part of one");
+    rlx_must(c, g.taps >= 1 && rlx_mul(some, g.taps) <= MAX_TERMS, "a pass must have few terms");
+    rlx_extent(c, rlx_mul3(rlx_mul3(items, g.out[0], rlx_ceil(g.out[1], lines)), rlx_ceil(g.out[2], columns),
+                           rlx_ceil(g.oc, mc)));
+    rlx_reads(c, 0, rlx_mul3(items, g.c, plane_in), 4);
+    rlx_reads(c, 1, rlx_mul3(g.groups, rlx_up(g.oc, height > 0 ? height : 1), g.k), 4);
+    rlx_writes(c, 2, out, 4);
+    rlx_may_read(c, 3, all, 4);
+    if (c->why)
+        return;
+    const int64_t places = rlx_add(rlx_mul(lines - 1, pitch), columns), panels = rlx_ceil(places, RLX_W32);
+    int64_t patch = 0;
+    if (in_place) {
+        rlx_must(c, g.taps == 1 && plane_in == plane && lines == 1 && g.out[2] % RLX_W32 == 0 &&
+                        (columns % RLX_W32 == 0 || columns >= g.out[2]), "pixels in place must be whole vectors");
     } else {
-        rlx_must(c, g.taps >= 1 && kc >= g.taps && kc % g.taps == 0 && nc % RLX_W32 == 0, "blocks must be whole taps");
-        rlx_extent(c, rlx_mul3(items, rlx_ceil(plane, nc), rlx_ceil(g.oc, mc)));
-        work = rlx_add(rlx_mul(rlx_add(nc, RLX_GEMM_MR), rlx_add(kc, 1)), nc);
+        int64_t phases = 1, most = 0;
+        for (int d = 1; d < 3; d++)
+            phases = rlx_mul(phases, g.kernel[d] == 1 || g.dilation[d] % g.stride[d] == 0 ? 1 : g.stride[d]);
+        const int64_t down = (g.kernel[1] - 1) * g.dilation[1] / g.stride[1];
+        const int64_t right = (g.kernel[2] - 1) * g.dilation[2] / g.stride[2];
+        const int64_t phase = rlx_add(rlx_mul(rlx_add(lines, down), pitch), RLX_W32);
+        const int64_t channel = rlx_mul3(g.kernel[0], phases, phase);
+        rlx_must(c, image == channel, "channels must lie one after the other");
+        /* what the last term reads, and what is written */
+        most = rlx_add(rlx_add(rlx_mul(some, channel), rlx_mul(down, pitch)), rlx_add(right, rlx_mul(panels, RLX_W32)));
+        most = most >= RLX_BIG || phase > most ? RLX_BIG : most - phase;
+        patch = rlx_add(rlx_mul(some, channel), RLX_W32);
+        patch = most > patch ? most : patch;
     }
-    rlx_works(c, 4, stride, rlx_mul(4, work));
-    rlx_epilogue_bounds(c, 29, 5, rlx_mul(g.batch, all), plane, out, 4, 4);
+    rlx_works(c, 4, rlx_at(c, 30), rlx_add(rlx_mul(panels, PANEL), rlx_mul(4, patch)));
+    rlx_epilogue_bounds(c, 34, 5, rlx_mul(g.batch, all), plane, out, 4, 4);
+}
+
+static void pack_conv_planes(rlx_claim *c) {
+    const int64_t oc = rlx_at(c, 0), k = rlx_at(c, 1), height = rlx_at(c, 2), groups = rlx_groups(c, rlx_ceil(oc, height));
+    rlx_must(c, height >= 1 && height <= RLX_GEMM_MR, "blocks must be whole tiles");
+    rlx_reads(c, 0, rlx_mul3(groups, oc, k), 4);
+    rlx_writes(c, 1, rlx_mul3(c->extent, k, height), 4);
 }
 
 static void conv_spread(rlx_claim *c) {
@@ -298,7 +338,7 @@ static void conv_spread(rlx_claim *c) {
 #define WINDOW "k_d k_h k_w stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w "
 #define LAST "batch groups C OC ldi ldo " PLACES WINDOW
 #define CLAMP "clamp lo:f hi:f steps:*"
-#define FIRST "batch groups C OC " PLACES WINDOW "mc nc kc work_stride " CLAMP
+#define FIRST "batch groups C OC " PLACES WINDOW
 
 const rlx_bounds_row rlx_bounds_bounds_conv[] = {
     {"conv", LAST "mc nc kc out_size work_stride " CLAMP, conv},
@@ -312,8 +352,9 @@ const rlx_bounds_row rlx_bounds_bounds_conv[] = {
     {"winograd_weights", "C OC side", winograd_weights},
     {"conv_transpose", LAST "mc nc kc out_size work_stride " CLAMP " merge", conv_transpose},
     {"pack_conv_transpose", "groups C OC " WINDOW "merge", pack_conv_transpose},
-    {"conv_direct", FIRST, conv_first},
-    {"conv_gathered", FIRST, conv_first},
+    {"conv_direct", FIRST "nc work_stride " CLAMP, conv_direct},
+    {"conv_planes", FIRST "height lines columns mc pass pitch image in_place work_stride " CLAMP, conv_planes},
+    {"pack_conv_planes", "OC K height", pack_conv_planes},
     {"conv_spread", "batch C OC in_h in_w k_h k_w nc work_stride", conv_spread},
     {NULL, NULL, NULL},
 };

@@ -4,6 +4,14 @@
 
 enum { NBITS_HEAD = 32 * 4 };
 
+int64_t rlx_stored(const rlx_claim *c) {
+    static const char *const types[] = {"f16", "bf16", "f8e4m3fn", "f8e5m2"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (rlx_is(c->variant, types[i]))
+            return c->size2;
+    return 0;
+}
+
 /* Columns of a panel. */
 static int64_t width_of(const rlx_claim *c) { return rlx_is(c->type, "f64") ? RLX_W64 : RLX_W32; }
 
@@ -33,7 +41,7 @@ static void matmul(rlx_claim *c) {
     const int64_t m = rlx_at(c, 0), n = rlx_at(c, 1), k = rlx_at(c, 2), lda = rlx_at(c, 3), ldb = rlx_at(c, 4);
     const int64_t ldo = rlx_at(c, 5), mc = rlx_at(c, 8), nc = rlx_at(c, 9), kc = rlx_at(c, 10), out = rlx_at(c, 11);
     const int trans_a = c->attrs[6] != 0, trans_b = c->attrs[7] != 0, unpacked = rlx_is(c->variant, "unpacked");
-    const int half = rlx_is(c->variant, "f16") || rlx_is(c->variant, "bf16");
+    const int64_t half = rlx_stored(c);
     const int bits = !half && c->variant[0] == 'u' && !unpacked ? c->variant[1] - '0' : 0;
     const int64_t w = width_of(c), size = c->size, panels = rlx_ceil(n, w);
     int64_t far[3], count = outer(c, 16, far);
@@ -48,7 +56,7 @@ static void matmul(rlx_claim *c) {
     else if (bits)
         rlx_reads(c, 1, with(rlx_mul3(panels, rlx_ceil(k, 32 / bits), w), far[1]), 4);
     else
-        rlx_reads(c, 1, with(rlx_mul3(panels, k, w), far[1]), half ? 2 : size);
+        rlx_reads(c, 1, with(rlx_mul3(panels, k, w), far[1]), half ? half : size);
     rlx_writes(c, 2, with(span, far[2]), out);
     rlx_may_read(c, 3, n, size);
     const int64_t depth = rlx_less(kc, k), cols = rlx_up(rlx_less(nc, n), w);
@@ -77,7 +85,7 @@ static void matvec(rlx_claim *c) {
     rlx_must(c, x >= 1 && x <= 4 && mc >= 1, "there must be one to four vectors");
     rlx_must(c, ldo >= m || x <= 1, "rows must have places of their own");
     rlx_extent(c, rlx_mul(count, rlx_ceil(m, mc)));
-    rlx_reads(c, 0, with(rlx_span(k, m, lda), far[0]), *c->variant ? 2 : c->size);
+    rlx_reads(c, 0, with(rlx_span(k, m, lda), far[0]), *c->variant ? rlx_stored(c) : c->size);
     rlx_reads(c, 1, with(rlx_span(k, x, ldx), far[1]), c->size);
     rlx_writes(c, 2, span, out);
     rlx_may_read(c, 3, rlx_span(1, m, step), c->size);

@@ -9,25 +9,31 @@ static int64_t head_span(rlx_claim *c, int i, int64_t batch, int64_t heads, int6
 }
 
 static void attention(rlx_claim *c) {
+    enum { KB = 96, TILE = 32, MOST_QUERIES = 128, FEW_QUERIES = 4, ROWS = 4, MORE = 4096 };
     const int64_t batch = rlx_at(c, 0), heads = rlx_at(c, 1), kv = rlx_at(c, 2), sq = rlx_at(c, 3), sk = rlx_at(c, 4);
     const int64_t d = rlx_at(c, 5), dv = rlx_at(c, 6), block = rlx_at(c, 31), far = (int64_t)1 << 48;
-    const int64_t past = c->attrs[28], window = c->attrs[29];
-    rlx_must(c, block >= 1 && (kv >= 1 || !heads), "a block must have queries, and they must have keys");
-    rlx_must(c, block <= RLX_SMALL && (sk <= RLX_FREE || (c->attrs[12] >= 1 && d >= 1)),
-             "keys must have places of their own");
+    const int64_t past = c->attrs[28], window = c->attrs[29], size = rlx_stored(c) ? rlx_stored(c) : c->size;
+    rlx_must(c, block >= TILE && block <= MOST_QUERIES && block % TILE == 0, "a block must be one to four tiles");
+    rlx_must(c, sk <= RLX_FREE || (c->attrs[12] >= 1 && d >= 1), "keys must have places of their own");
     rlx_must(c, sq < far && sk < far && past > -far && past < far && window < far && window > -far,
              "places must be in range");
-    rlx_extent(c, rlx_mul3(batch, heads, rlx_ceil(sq, block)));
-    rlx_reads(c, 0, head_span(c, 7, batch, heads, sq, d), c->size);
-    rlx_reads(c, 1, head_span(c, 10, batch, kv, sk, d), c->size);
-    rlx_reads(c, 2, head_span(c, 13, batch, kv, sk, dv), c->size);
+    rlx_must(c, !c->extent || (kv >= 1 && heads >= kv), "queries must have keys");
+    if (c->why)
+        return;
+    const int64_t each = kv ? heads / kv : 1;
+    rlx_extent(c, sq <= FEW_QUERIES ? rlx_mul3(batch, kv, rlx_ceil(each, each < ROWS ? (each ? each : 1) : ROWS))
+                                    : rlx_mul3(batch, heads, rlx_ceil(sq, block)));
+    rlx_reads(c, 0, head_span(c, 7, batch, heads, sq, d), size);
+    rlx_reads(c, 1, head_span(c, 10, batch, kv, sk, d), size);
+    rlx_reads(c, 2, head_span(c, 13, batch, kv, sk, dv), size);
     if (rlx_has(c, 3))
         rlx_reads(c, 3, head_span(c, 19, batch, heads, sq, rlx_span(1, sk, rlx_at(c, 22))), 1);
     if (rlx_has(c, 4))
         rlx_reads(c, 4, head_span(c, 23, batch, heads, sq, rlx_span(1, sk, rlx_at(c, 26))), c->size);
     rlx_may_read(c, 5, batch, 8);
-    rlx_writes(c, 6, head_span(c, 16, batch, heads, sq, dv), c->size);
-    rlx_works(c, 7, rlx_at(c, 32), rlx_mul3(rlx_add(rlx_add(d, dv), 68), 32, c->size));
+    rlx_writes(c, 6, head_span(c, 16, batch, heads, sq, dv), size);
+    rlx_works(c, 7, rlx_at(c, 32),
+              rlx_mul(rlx_add(rlx_mul(KB + block, rlx_add(rlx_add(d, dv), 4)), MORE), c->size));
 }
 
 static void rope(rlx_claim *c) {

@@ -8,7 +8,8 @@ int64_t rlx_size_of(const char *name, int64_t length) {
         int64_t size;
     } sizes[] = {{"b1", 1}, {"b2", 2}, {"b4", 4}, {"b8", 8}, {"b16", 16}, {"i8", 1}, {"i16", 2}, {"i32", 4},
                  {"i64", 8}, {"u8", 1}, {"u16", 2}, {"u32", 4}, {"u64", 8}, {"f16", 2}, {"bf16", 2}, {"f32", 4},
-                 {"f64", 8}, {"c64", 8}, {"c128", 16}, {"bool", 1}};
+                 {"f64", 8}, {"c64", 8}, {"c128", 16}, {"bool", 1}, {"f8e4m3fn", 1}, {"f8e5m2", 1},
+                 {"f8e4m3fnuz", 1}, {"f8e5m2fnuz", 1}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if ((int64_t)strlen(sizes[i].name) == length && !memcmp(name, sizes[i].name, (size_t)length))
             return sizes[i].size;

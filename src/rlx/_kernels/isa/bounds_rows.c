@@ -200,12 +200,6 @@ static void pack(rlx_claim *c) {
     rlx_writes(c, 1, c->extent, 1);
 }
 
-static void small_float(rlx_claim *c) {
-    const int encode = rlx_is(c->family, "f8_encode");
-    rlx_reads(c, 0, c->extent, encode ? 4 : 1);
-    rlx_writes(c, 1, c->extent, encode ? 1 : 4);
-}
-
 #define PARTS(OP) {"reduce_" OP, "outer r inner block", reduce_in_parts}
 #define BOTH(OP) {"reduce_" OP, GROUPS, reduce}, PARTS(OP)
 #define SCAN(OP) {"cum" OP, "outer n inner exclusive reverse", along}
@@ -233,6 +227,5 @@ const rlx_bounds_row rlx_bounds_bounds_rows[] = {
     {"requantize", "outer axis inner", requantise},
     {"quant_range", "n chunk", quant_range}, {"quant_params", "chunks", quant_params},
     {"lookup", "", lookup}, {"unpack", "", unpack}, {"pack", "n", pack},
-    {"f8_encode", "format saturate", small_float}, {"f8_decode", "format", small_float},
     {NULL, NULL, NULL},
 };
