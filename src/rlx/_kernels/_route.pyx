@@ -58,7 +58,7 @@ cdef class Route:
         cdef list values, found, copies
         cdef object step, child, outcome = None, slots, kind, value
         cdef PyObject *item
-        cdef Py_ssize_t i, done = 0
+        cdef Py_ssize_t i, at, done = 0
         if type(inputs) is not dict or len(<dict> inputs) != self.given:
             return None
         values = []
@@ -99,7 +99,11 @@ cdef class Route:
             found = []
             copies = step.copies
             for i in range(len(<list> slots)):
-                value = values[<Py_ssize_t> (<list> slots)[i]]
+                at = (<list> slots)[i]
+                if at < 0 or at >= len(values) or i >= len(copies):  # a plan that does not fit: results() says so
+                    found = step.results(values)
+                    break
+                value = values[at]
                 if copies[i]:
                     if cnp.PyArray_CheckExact(value):
                         value = cnp.PyArray_NewCopy(<cnp.ndarray> value, cnp.NPY_CORDER)

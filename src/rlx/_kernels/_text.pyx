@@ -453,7 +453,7 @@ cdef class Grams:
                     node = self.next(0, ids[k])
                     if node >= 0 and self.places[node] >= 0:
                         out[self.places[node]] += 1
-            for step in range(1, self.skips + 2 if self.longest > 1 else 1):
+            for step in range(1, min(self.skips + 2, long) if self.longest > 1 else 1):
                 for k in range(long - step):
                     if ids[k] < 0:
                         continue

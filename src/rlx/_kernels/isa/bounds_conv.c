@@ -271,6 +271,33 @@ static void conv_direct(rlx_claim *c) {
     rlx_epilogue_bounds(c, 27, 5, rlx_mul(g.batch, all), plane, out, 4, 4);
 }
 
+/* attrs: channels groups OC, two each of size kernel dilation pad, work_stride ... */
+static void conv_masked(rlx_claim *c) {
+    const int64_t channels = rlx_at(c, 0), oc = rlx_at(c, 2), height = rlx_at(c, 3), width = rlx_at(c, 4);
+    for (int i = 5; i < 11; i++)
+        rlx_small(c, i, i < 9);
+    if (c->why)
+        return;
+    const int64_t *a = c->attrs, taps = rlx_mul(a[5], a[6]), plane = rlx_mul(height, width), far = (int64_t)1 << 30;
+    const int64_t vectors = rlx_ceil(plane, RLX_W32);
+#if defined(__AVX512F__)
+    const int64_t mask = 2;
+#else
+    const int64_t mask = 4 * RLX_W32;
+#endif
+    rlx_must(c, channels >= 1 && oc >= 1 && width >= 1 && taps <= FIRST_MAX_K, "there must be few terms");
+    rlx_must(c, plane < far && rlx_mul(rlx_add(rlx_mul(a[5], a[7]), a[9]), width) < far &&
+                    rlx_add(rlx_mul(a[6], a[8]), a[10]) < far, "places must be 32-bit numbers");
+    if (c->why)
+        return;
+    rlx_reads(c, 0, rlx_mul(rlx_groups(c, oc), plane), 4);
+    rlx_reads(c, 1, rlx_mul(channels, taps), 4);
+    rlx_writes(c, 2, rlx_mul(c->extent, plane), 4);
+    rlx_may_read(c, 3, channels, 4);
+    rlx_works(c, 4, rlx_at(c, 11), rlx_mul3(taps, vectors, mask));
+    rlx_epilogue_bounds(c, 15, 5, c->extent, plane, rlx_mul(c->extent, plane), 4, 4);
+}
+
 /* attrs from 22 on: height lines columns mc pass pitch image in_place work_stride ... */
 static void conv_planes(rlx_claim *c) {
     enum { MAX_TERMS = 1024, PANEL = 16 + 4 * RLX_W32 };
@@ -353,6 +380,8 @@ const rlx_bounds_row rlx_bounds_bounds_conv[] = {
     {"conv_transpose", LAST "mc nc kc out_size work_stride " CLAMP " merge", conv_transpose},
     {"pack_conv_transpose", "groups C OC " WINDOW "merge", pack_conv_transpose},
     {"conv_direct", FIRST "nc work_stride " CLAMP, conv_direct},
+    {"conv_masked", "channels groups OC height width k_h k_w dilation_h dilation_w pad_h pad_w work_stride " CLAMP,
+     conv_masked},
     {"conv_planes", FIRST "height lines columns mc pass pitch image in_place work_stride " CLAMP, conv_planes},
     {"pack_conv_planes", "OC K height", pack_conv_planes},
     {"conv_spread", "batch C OC in_h in_w k_h k_w nc work_stride", conv_spread},

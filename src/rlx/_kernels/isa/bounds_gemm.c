@@ -68,11 +68,17 @@ static void matmul(rlx_claim *c) {
     if (work)
         rlx_works(c, 4, rlx_at(c, 12), work);
     if (bits) {
-        const int64_t block = rlx_at(c, 20), per_panel = rlx_ceil(k, block);
+        const int64_t block = rlx_at(c, 22), per_panel = rlx_ceil(k, block);
         rlx_must(c, block >= 1, "a block must have elements");
         rlx_reads(c, 5, rlx_mul3(panels, per_panel, w), 4);
         rlx_may_read(c, 6, rlx_mul3(panels, rlx_ceil(per_panel, 4), w), 4);
         rlx_must(c, block % (32 / bits) == 0 || block >= k, "blocks must be whole words");
+    }
+    const int64_t addend = c->attrs[20], ld = rlx_at(c, 21);
+    rlx_must(c, addend == -1 || addend >= 5, "an addend must be an operand of its own");
+    if (addend != -1) {
+        rlx_reads(c, addend, ld ? rlx_span(n, rlx_mul(count, m), ld) : with(span, far[2]), size);
+        rlx_aliases(c, 2, addend);
     }
     rlx_epilogue_bounds(c, 18, bits ? 7 : 5, rlx_mul(count, m), n, with(span, far[2]), size, out);
 }
@@ -149,7 +155,7 @@ static void pack_int8(rlx_claim *c) {
     rlx_writes(c, 1, rlx_mul3(c->extent, rlx_up(n, RLX_W32), rlx_add(rlx_up(k, RLX_KG), 4)), 1);
 }
 
-#define MATMUL "M N K lda ldb ldo trans_a trans_b mc nc kc out_size work_stride clamp lo:f hi:f batch:* steps:*"
+#define MATMUL "M N K lda ldb ldo trans_a trans_b mc nc kc out_size work_stride clamp lo:f hi:f batch:* steps:* addend ld_addend"
 
 const rlx_bounds_row rlx_bounds_bounds_gemm[] = {
     {"matmul", MATMUL, matmul},
