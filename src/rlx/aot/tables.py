@@ -33,8 +33,8 @@ COLUMNS = (*CALLS, "attr_start", "arg_start", *ARGS, *BUFFERS, "words", "ew_at",
            "inplace", "weight_nbytes", "weight_param", "weight_transform", "scalars")
 # Bytes that no size, offset or sum of two of them may exceed.
 MOST = 1 << 60
-# What a call takes at least.
-LEAST_NS = 10
+# What a call takes at least: some time, and that of touching its operands.
+LEAST_NS, BYTES_PER_NS = 10, 64
 
 
 class Writer:
@@ -263,12 +263,20 @@ class Linker:
             offsets = np.where(absent, 0, _take(table["place"], buffer) + table["offset"])
             extent, grain, phases, node, cost = (
                 np.array(table[k], np.int64) for k in ("extent", "grain", "phases", "node", "cost"))
-            np.maximum(cost, LEAST_NS, out=cost)  # signals are looked at by estimated time
+            # Estimates decide when signals are looked at and who else may run: they must not be too low.
+            np.maximum(cost, LEAST_NS + _per_call(table["nbytes"], table["arg_start"]) // BYTES_PER_NS, out=cost)
             found = self._linked[i] = _interp.Program(
                 self.addresses[table["kernel"]], extent, grain, phases, node, cost, words,
                 np.array(table["attr_start"][:-1], np.int64), np.array(slots, np.int64), np.array(offsets, np.int64),
                 np.array(table["arg_start"], np.int64), table.n_slots, keep)
         return found
+
+
+def _per_call(column: Words, starts: Words) -> Words:
+    """Sums of the operands of each call."""
+    sums = np.zeros(len(column) + 1, np.int64)
+    np.cumsum(column, out=sums[1:])
+    return np.asarray(sums[starts[1:]] - sums[starts[:-1]], np.int64)
 
 
 def _take(column: Words, index: Words) -> Words:
