@@ -205,21 +205,27 @@ class Operators:
         """In another element type: `ops.cast`."""
         return self._call("cast", dtype=dtype)
 
-    def sum(self, axis: Any = None, keepdims: bool = False) -> "Value":
+    def sum(self, axis: Any = None, keepdims: bool = False, **of_numpy: Any) -> "Value":
         """Sum over axes, all for None: `ops.reduce_sum`."""
-        return self._call("reduce_sum", axes=axis, keepdims=keepdims)
+        return self._reduce("reduce_sum", axis, keepdims, of_numpy)
 
-    def mean(self, axis: Any = None, keepdims: bool = False) -> "Value":
+    def mean(self, axis: Any = None, keepdims: bool = False, **of_numpy: Any) -> "Value":
         """Mean over axes, all for None: `ops.reduce_mean`."""
-        return self._call("reduce_mean", axes=axis, keepdims=keepdims)
+        return self._reduce("reduce_mean", axis, keepdims, of_numpy)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> "Value":
+    def max(self, axis: Any = None, keepdims: bool = False, **of_numpy: Any) -> "Value":
         """Largest element over axes, all for None: `ops.reduce_max`."""
-        return self._call("reduce_max", axes=axis, keepdims=keepdims)
+        return self._reduce("reduce_max", axis, keepdims, of_numpy)
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> "Value":
+    def min(self, axis: Any = None, keepdims: bool = False, **of_numpy: Any) -> "Value":
         """Smallest element over axes, all for None: `ops.reduce_min`."""
-        return self._call("reduce_min", axes=axis, keepdims=keepdims)
+        return self._reduce("reduce_min", axis, keepdims, of_numpy)
+
+    def _reduce(self, name: str, axis: Any, keepdims: bool, of_numpy: Any) -> "Value":
+        if of_numpy:  # np.sum(value) calls value.sum with its own keywords
+            raise GraphError(f"value {self.name!r}: a reduction takes axis and keepdims, got {sorted(of_numpy)}"
+                             "\nhint: NumPy's functions take arrays; call the method, or an op of rlx.ops")
+        return self._call(name, axes=axis, keepdims=keepdims)
 
     def _call(self, name: str, **attrs: Any) -> "Value":
         from rlx import ops
