@@ -21,7 +21,7 @@ from rlx.ir.traced import Trace, Traced, at, intern, trace_of
 from rlx.lower import memory
 from rlx.lower.program import Call, EwRef, NativeRef, Operand, Port, Program
 from rlx.options import CompileOptions
-from rlx.records import record, replace
+from rlx.records import field, record, replace
 from rlx.runtime.binding import Wide
 from rlx.runtime.cache import LRU
 from rlx.runtime.link import Assembled, assemble
@@ -35,11 +35,15 @@ MAX_SETS = 32
 
 
 class CallsAt(Sequence[Call]):
-    """Calls of a family's program at one extent, made when they are looked at."""
+    """Calls of a family's program at one extent, made when they are looked at.
 
-    def __init__(self, calls: Sequence[Call], extent: int) -> None:
+    `alike` keeps what has been found out about one of them and holds for all.
+    """
+
+    def __init__(self, calls: Sequence[Call], extent: int, alike: dict[str, Any]) -> None:
         self._calls = calls
         self._extent = extent
+        self.alike = alike
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -134,6 +138,8 @@ class Family:
         Shapes of parameters, traced.
     first : Variant
         The variant that binds the constants.
+    alike : dict
+        Findings that hold for the programs of all extents.
     """
 
     compiled: Compiled
@@ -143,6 +149,7 @@ class Family:
     params: dict[str, tuple[int, ...]]
     first: Variant | None = None
     trusted: bool = False
+    alike: dict[str, Any] = field(default_factory=dict)
 
     def prove(self, exact: Callable[[int], Variant], extent: int) -> Variant:
         """Compile for an extent and for the ends of the valid range in the ordinary way, and compare.
@@ -160,7 +167,7 @@ class Family:
     def program_at(self, extent: int) -> Program:
         """The program of an extent; its memory is planned as for the largest one."""
         program = self.compiled.program
-        return replace(program, calls=CallsAt(program.calls, extent),
+        return replace(program, calls=CallsAt(program.calls, extent, self.alike),
                        inputs=ports_at(program.inputs, extent), outputs=ports_at(program.outputs, extent))
 
     def variant(self, extent: int, place: "Place") -> Variant:
