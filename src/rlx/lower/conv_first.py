@@ -9,7 +9,7 @@ from rlx.lower.gemm import Plan, Step
 from rlx.lower.gemm_conv import ConvShape
 from rlx.lower.program import AttrValue
 
-_MOST_TAPS = 25  # of a masked convolution: more are faster along lines
+_MOST_TAPS = 25  # of a masked convolution, MASKED_MAX_TAPS: more are faster along lines
 _MASK_BYTES = 48 * 1024  # which lanes lie inside, for all taps
 _PATCH_BYTES = 24 * 1024  # input lines under an item of a direct convolution
 

@@ -5,6 +5,8 @@
 #define CONV_MASKED_LAYOUT \
     "channels groups OC height width k_h k_w dilation_h dilation_w pad_h pad_w work_stride clamp lo:f hi:f steps:*"
 
+enum { MASKED_MAX_TAPS = 25 };
+
 /* Which lanes of a vector are loaded. */
 #if defined(__AVX512F__)
 typedef uint16_t rlx_lanes;
@@ -82,12 +84,18 @@ static void masked_find(const masked *p, rlx_lanes *lanes, int64_t *shift) {
         shift[k] = (k / p->kernel[1] * p->dilation[0] - p->pad[0]) * p->in[1] +
                    k % p->kernel[1] * p->dilation[1] - p->pad[1];
     for (int64_t v = 0; v < p->vectors; v++) {
-        for (int64_t k = 0; k < p->taps; k++) {
-            int64_t right = k % p->kernel[1] * p->dilation[1] - p->pad[1];
-            rlx_vi32 to = x + (int32_t)right, line = at + (int32_t)(shift[k] - right);
-            lanes[k * p->vectors + v] =
-                rlx_lanes_of((to >= none) & (to < width) & (line >= none) & (line < plane) & (at < plane));
+        rlx_lanes down[MASKED_MAX_TAPS], right[MASKED_MAX_TAPS];
+        for (int64_t k = 0; k < p->kernel[0]; k++) {
+            rlx_vi32 to = at + (int32_t)((k * p->dilation[0] - p->pad[0]) * p->in[1]);
+            down[k] = rlx_lanes_of((to >= none) & (to < plane) & (at < plane));
         }
+        for (int64_t k = 0; k < p->kernel[1]; k++) {
+            rlx_vi32 to = x + (int32_t)(k * p->dilation[1] - p->pad[1]);
+            right[k] = rlx_lanes_of((to >= none) & (to < width));
+        }
+        for (int64_t y = 0, k = 0; y < p->kernel[0]; y++)
+            for (int64_t z = 0; z < p->kernel[1]; z++, k++)
+                lanes[k * p->vectors + v] = down[y] & right[z];
         at += RLX_W32, x += (int32_t)(RLX_W32 % p->in[1]);
         x -= width & (x >= width);
     }
@@ -103,7 +111,7 @@ static int conv_masked(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64
     p.taps = p.kernel[0] * p.kernel[1], p.plane = p.in[0] * p.in[1];
     p.vectors = (p.plane + RLX_W32 - 1) / RLX_W32;
     rlx_lanes *lanes = (rlx_lanes *)(RLX_PTR(t, f, 4) + f->tid * p.work_stride);
-    int64_t shift[FIRST_MAX_K];
+    int64_t shift[MASKED_MAX_TAPS];
     masked_find(&p, lanes, shift);
     p.lanes = lanes, p.shift = shift;
     const float *bias = (const float *)RLX_OPT(t, f, 3);

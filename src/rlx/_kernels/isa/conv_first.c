@@ -15,7 +15,7 @@
  *
  * conv_masked.f32@nchw: stride 1, one plane in, one of the same size out
  *   args as conv_direct.f32@nchw
- *   attrs: channels: of the output; groups, OC; height, width; at most 640 taps; the rest as above
+ *   attrs: channels: of the output; groups, OC; height, width; at most 25 taps; the rest as above
  *   extent: batch * channels. workspace: taps * vectors of a plane, 2 bytes each (AVX-512) or a vector each
  *
  * conv_spread.f32@nchw: transposed convolution with the kernel's size as stride and nothing cropped
