@@ -141,3 +141,23 @@ def test_ceil_average(level):
         for run in (first, last):
             got = run("avg", "f32", x, CASES[6], level, {"end": (0, 0), "include_pad": include})
             np.testing.assert_array_equal(got[0, 0], [[6, 7.5], [12, 13.5]])
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("name", TYPES)
+def test_narrow_rows_of_many_planes(name, stride, level, guarded):
+    """More rows than are folded side by side; the bits do not depend on the cut; NaN and limits get through."""
+    x = (RNG.standard_normal((90, 7, 7)) * 40).astype(TYPES[name])
+    if name in ("f32", "f64"):
+        x[3, 2, 2], x[4, 0, 0], x[5, 6, 6], x[60] = np.nan, np.inf, -np.inf, -np.inf
+    low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1)), constant_values=low)
+    want = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))[:, ::stride, ::stride].max((-1, -2))
+    side = want.shape[-1]
+    attrs = {"in": (7, 7), "out": (side, side), "kernel": (3, 3), "stride": (stride, stride), "dilation": (1, 1),
+             "begin": (1, 1)}
+    for grain, threads in ((90 * side, 1), (13, 1), (1, 2)):
+        out = guarded(np.zeros(want.shape, x.dtype))
+        call_kernel(f"pool_max.{name}@first", [guarded(x), out], attrs, extent=90 * side, grain=grain,
+                    threads=threads, level=level)
+        np.testing.assert_array_equal(out, want)

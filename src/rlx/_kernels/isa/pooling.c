@@ -28,7 +28,9 @@
  *
  * Loops. Channels first: the rows of a window are folded into one row first
  * (contiguous vectors, framed by the neutral element), then its columns, so a k x k window costs 2k steps and
- * not k^2, and a mean adds up in two levels. Channels last: registers of
+ * not k^2, and a mean adds up in two levels. Rows shorter than two or so vectors are folded side by side, and
+ * their columns at once: 3x3 at 7x7 takes half the time that it took row by row (0.40 of ONNX Runtime, which
+ * has channels in its lanes), 2x2 with stride 2 at 14x14 too (0.55); at 56x56 it was 20 % slower. Channels last: registers of
  * channels, windows unrolled around them.
  */
 #include <float.h>
@@ -40,6 +42,8 @@
 #define SPAN 1024 /* longest folded row on the stack */
 #define SLACK 64  /* readable elements behind it */
 #define BLOCK 4   /* registers of channels */
+#define NARROW 32 /* longest row that is folded beside others */
+#define NARROW_ALL 2048 /* elements of such rows */
 
 /* The geometry, padded to three axes. */
 typedef struct {
@@ -101,8 +105,8 @@ static inline int64_t count_taps(const window *w, int d, int64_t k, int64_t insi
 }
 
 typedef int8_t bytes __attribute__((vector_size(RLX_VB)));
-static inline bytes part_bytes(const void *p, int64_t n) {
-    bytes v = {0};
+static inline bytes part_bytes(const void *p, int64_t n, int8_t fill) {
+    bytes v = fill - (bytes){0};
     memcpy(&v, p, (size_t)n);
     return v;
 }
@@ -112,9 +116,9 @@ static inline bytes part_bytes(const void *p, int64_t n) {
 #define V_MAX_INT(a, b) RLX_SELECT((b) > (a), b, a)
 #define MAX_NAN(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
 #define ADD(a, b) ((a) + (b))
-#define PART_F32(p, n) vf_load_fill(p, n, vf_set(0))
-#define PART_F64(p, n) vd_load_fill(p, n, vd_set(0))
-#define PART_INT(p, n) part_bytes(p, n)
+#define PART_F32(p, n) vf_load_fill(p, n, vf_set(LOWEST))
+#define PART_F64(p, n) vd_load_fill(p, n, vd_set(LOWEST))
+#define PART_INT(p, n) part_bytes(p, n, (int8_t)LOWEST)
 #define POWER(x, p) ((p) == 1 ? fabs((double)(x)) : (p) == 2 ? (double)(x) * (double)(x) \
                                                              : pow(fabs((double)(x)), p))
 #define AS_IS(acc, count, p) ((void)(count), (acc))
