@@ -151,3 +151,20 @@ def test_a_one_hot_product_looks_its_halves_up(precision):
     plain = rlx.compile(build(), rlx.CompileOptions(precision=precision, optimize=False)).run({"ids": ids})["y"]
     np.testing.assert_array_equal(got, plain)
     assert "gather" in str(exe.explain()) and exe.memory_report().weights < 0.6 * table.nbytes
+
+
+def test_explain_lists_what_stays_in_f32():
+    g = rlx.Graph("g")
+    x = g.input("x", (1, 16, 12, 12))
+    y = ops.conv(x, g.constant(random(16, 16, 3, 3)), pads=(1, 1, 1, 1))
+    y = ops.conv(y, g.constant(random(16, 1, 9, 9, seed=1)), groups=16)
+    y = ops.conv(y, g.constant(random(32, 16, 1, 1, seed=2)))
+    g.output("y", ops.matmul(ops.reshape(y, shape=(-1, 64)), g.constant(random(64, 64, seed=3))))
+    plain, half = str(rlx.compile(g).explain()), rlx.compile(g, precision="f16").explain()
+    assert "stored in f32" not in plain
+    assert "1 weight of depthwise conv" in str(half)
+    assert not any(what in ("matmul", "fused_matmul", "conv_nhwc") for what in half.wide)
+    g = rlx.Graph("r")
+    w, r = random(1, 64, 16), random(1, 64, 16, seed=1)
+    g.output("y", ops.lstm(g.input("x", (5, 2, 16)), g.constant(w), g.constant(r))[0])
+    assert rlx.compile(g, precision="bf16").explain().wide == {"lstm": (2, 2 * w.nbytes)}

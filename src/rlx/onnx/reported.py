@@ -103,8 +103,9 @@ class Reported(Stateful, LifeCycle):
         from rlx.runtime.report import explain
         from rlx.runtime.settings import active_options
 
-        options = active_options(self._all_options())
-        return Explanations([explain(v.compiled, (), options) for v in self._variants()], self._core.foreign())
+        given = self._all_options()
+        options, halves = active_options(given), given.precision.storage.is_half
+        return Explanations([explain(v.compiled, (), options, halves) for v in self._variants()], self._core.foreign())
 
     def dispatch(self) -> "list[DispatchReport]":
         """Which kernel does each node's work, per compiled segment."""

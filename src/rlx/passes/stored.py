@@ -148,3 +148,25 @@ def _storable(value: Value, dtype: DType) -> bool:
         return True
     finite = array[np.isfinite(array)]
     return bool(finite.size == 0 or np.abs(finite).max() < 65520)  # which rounds to infinity
+
+
+def kept_wide(graph: Graph) -> dict[str, tuple[int, int]]:
+    """Matrices and larger weights that a graph has in f32: by what reads them, their number and bytes."""
+    found: dict[str, dict[Value, int]] = {}
+    for node in graph.nodes:
+        for v in node.inputs:
+            if v is None or not is_leaf(v) or v.dtype != f32 or not v.type.is_static or v.rank < 2:
+                continue
+            if _size(v) >= FEWEST:
+                found.setdefault(_reader(node, v), {})[v] = 4 * _size(v)
+    return {what: (len(sizes), sum(sizes.values())) for what, sizes in found.items()}
+
+
+def _reader(node: Node, weight: Value) -> str:
+    name = node.op.name
+    if name in ("conv", "conv_nhwc") and weight is node.inputs[1]:
+        if node.attrs.get("winograd"):
+            return f"{name} by Winograd's method"
+        if static_shape(weight.shape, name)[1] == 1 and node.attrs["groups"] > 1:
+            return f"depthwise {name}"
+    return name

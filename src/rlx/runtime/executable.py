@@ -485,7 +485,8 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
 
     def explain(self) -> Explanation:
         """Which passes fired and which kernels run."""
-        return explain(self._any_variant().compiled, self._extents.reports(), active_options(self.options))
+        return explain(self._any_variant().compiled, self._extents.reports(), active_options(self.options),
+                       self.options.precision.storage.is_half)
 
     def dispatch(self) -> "DispatchReport":
         """Which kernel does each node's work, over how many items, and whether threads share it."""

@@ -10,6 +10,7 @@ from rlx._kernels import _pages
 from rlx.ir.graph import Graph
 from rlx.ir.types import TensorType
 from rlx.lower.program import BodyRef
+from rlx.passes.stored import kept_wide
 from rlx.records import field, record
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class Explanation:
     custom: "tuple[CustomCall, ...]" = ()
     extents: "tuple[ExtentReport, ...]" = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    wide: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def _pass_rows(self) -> list[tuple[str, ...]]:
         return [(n, str(b), str(a), f"{s * 1e3:.2f}", self.changes[n] or "rewritten") for n, b, a, s in self.passes
@@ -126,6 +128,8 @@ class Explanation:
         extents = "".join(f"\n{report}" for report in self.extents)
         custom = "".join(f"\n{call}" for call in self.custom)
         options = "".join(f"\noption {name} = {text}" for name, text in self.options.items())
+        options += "".join(f"\n{n} weight{'s' if n > 1 else ''} of {what} ({human(size)}) stored in f32"
+                           for what, (n, size) in self.wide.items())
         return f"graph {self.graph!r} on {self.level}{options}{extents}{custom}\n\n{passes}\n\n{kernels}"
 
     def _repr_html_(self) -> str:
@@ -134,14 +138,19 @@ class Explanation:
 
 
 def explain(
-    compiled: "Compiled", extents: "tuple[ExtentReport, ...]" = (), options: Mapping[str, str] | None = None
+    compiled: "Compiled", extents: "tuple[ExtentReport, ...]" = (), options: Mapping[str, str] | None = None,
+    halves: bool = False,
 ) -> Explanation:
-    """Explanation of a compiled graph; `options` are those that are not at their built-in defaults."""
+    """Explanation of a compiled graph; `options` are those that are not at their built-in defaults.
+
+    With `halves`, weights were asked to be stored in half precision: those that are not are listed.
+    """
     count = Counter(c.kernel for c in compiled.program.calls)
     return Explanation(compiled.graph.name, compiled.table.level,
                        [(r.name, r.before, r.after, r.seconds) for r in compiled.records],
                        dict(count.most_common()), {r.name: r.change for r in compiled.records if r.changed},
-                       tuple(custom_calls(compiled.program, compiled.program.nodes)), extents, options or {})
+                       tuple(custom_calls(compiled.program, compiled.program.nodes)), extents, options or {},
+                       kept_wide(compiled.graph) if halves else {})
 
 
 @record(frozen=True)
