@@ -10,6 +10,8 @@ RLX_ISA=avx2 measures that level. The exit status is 1 if a share is below `--le
 """
 
 import argparse
+import functools
+import itertools
 import json
 import statistics
 import sys
@@ -32,14 +34,13 @@ ROWS = (1, 2, 4, 8)
 
 
 class Cell(NamedTuple):
-    """A product, and the time of its bound."""
+    """A product and what bounds it."""
 
     family: str
     name: str
-    run: Callable[[], Any]
-    bound: Callable[[], Any]
-    scale: float  # operations or bytes of the product over those of one call of `bound`
-    work: float
+    make: Callable[[], Callable[[], Any]]
+    probe: Callable[[], tuple[Callable[[], None], float]]  # and what a call of it does
+    work: float  # operations, or bytes to be read
     unit: str
 
 
@@ -62,50 +63,53 @@ def normal(*shape: int) -> np.ndarray:
 
 def many_rows() -> Iterator[Cell]:
     """Square products with weights, against the arithmetic."""
-    table = kernels.table()
-    stored: list[tuple[str, str, str]] = [("f32", "f32", "f32"), ("f16 weights", "f32", "f16"),
-                                          ("bf16 weights", "f32", "bf16"), ("u8 x i8", "i8", "")]
-    for label, unit, precision in stored:
-        probe, each = arithmetic_probe(table, unit)
+    for label, unit, precision in (("f32", "f32", "f32"), ("f16 weights", "f32", "f16"),
+                                   ("bf16 weights", "f32", "bf16"), ("u8 x i8", "i8", "")):
         for side in SIDES:
-            if unit == "i8":
-                w = np.random.default_rng(1).integers(-127, 128, (side, side), np.int8)
-                run = executable((side, side), "u8", lambda x, w=w: ops.matmul_integer(x, w))
-            else:
-                run = executable((side, side), "f32", lambda x, side=side: x @ normal(side, side),
-                                 precision=precision)
-            yield Cell("gemm", f"{label} {side}^3", run, probe, 2 * side**3 / each, 2 * side**3, "G/s")
+            make = bytes_product(side, side, side) if unit == "i8" else stored_product(side, side, side, precision)
+            yield Cell("gemm", f"{label} {side}^3", make, lambda unit=unit: arithmetic_probe(kernels.table(), unit),
+                       2 * side**3, "G/s")
 
 
-def codes(k: int, n: int, bits: int, block: int, zeros: bool) -> Callable[[Any], Any]:
+def stored_product(m: int, k: int, n: int, precision: str) -> Callable[[], Callable[[], Any]]:
+    """Weights given in f32."""
+    return lambda: executable((m, k), "f32", lambda x: x @ normal(k, n), precision=precision)
+
+
+def bytes_product(m: int, k: int, n: int) -> Callable[[], Callable[[], Any]]:
+    """u8 by i8 to i32."""
+    def make() -> Callable[[], Any]:
+        w = np.random.default_rng(1).integers(-127, 128, (k, n), np.int8)
+        return executable((m, k), "u8", lambda x: ops.matmul_integer(x, w))
+
+    return make
+
+
+def codes(m: int, k: int, n: int, bits: int, block: int, zeros: bool) -> Callable[[], Any]:
     """A product with codes."""
     rng = np.random.default_rng(1)
     blocks = -(-k // block)
     q, scale = rng.integers(0, 256, (n, k * bits // 8), np.uint8), rng.random((n, blocks)).astype(np.float32)
     zero = rng.integers(0, 1 << bits, (n, blocks)).astype(np.uint8) if zeros else None
-    return lambda x: ops.matmul_nbits(x, q, scale, zero, bits=bits, block_size=block)
+    return executable((m, k), "f32", lambda x: ops.matmul_nbits(x, q, scale, zero, bits=bits, block_size=block))
 
 
 def few_rows() -> Iterator[Cell]:
     """Products of few rows, against reading the weights."""
-    table = kernels.table()
-    for k, n in WEIGHTS:
-        for m in ROWS:
-            found: list[tuple[str, float, Callable[[], Any]]] = []
-            for precision, size in (("f32", 4), ("f16", 2), ("bf16", 2)):
-                found.append((precision, size, executable((m, k), "f32", lambda x: x @ normal(k, n),  # noqa: B023
-                                                          precision=precision)))
-            w = np.random.default_rng(1).integers(-127, 128, (k, n), np.int8)
-            found.append(("u8 x i8", 1, executable((m, k), "u8", lambda x, w=w: ops.matmul_integer(x, w))))
-            for bits, block, zeros in ((8, 32, False), (4, 32, False), (4, 128, False), (4, 32, True), (2, 32, False)):
-                label = f"{bits} bits, blocks of {block}" + (", zero points" if zeros else "")
-                size = bits / 8 + 4 / block + zeros / block
-                found.append((label, size, executable((m, k), "f32", codes(k, n, bits, block, zeros))))
+    for (k, n), m in itertools.product(WEIGHTS, ROWS):
+        found: list[tuple[str, float, Callable[[], Callable[[], Any]]]] = [
+            ("f32", 4, stored_product(m, k, n, "f32")), ("f16", 2, stored_product(m, k, n, "f16")),
+            ("bf16", 2, stored_product(m, k, n, "bf16")), ("u8 x i8", 1, bytes_product(m, k, n)),
             # given anew in every run, so that nothing is packed
-            found.append(("f32 [N, K], not packed", 4, given(m, k, n)))
-            for label, size, run in found:
-                probe, each = read_probe(table, int(size * k * n))
-                yield Cell("gemv", f"{label}: {m}x{k}x{n}", run, probe, size * k * n / each, size * k * n, "GB/s")
+            ("f32 [N, K], not packed", 4, functools.partial(given, m, k, n))]  # fmt: skip
+        for bits, block, zeros in ((8, 32, False), (4, 32, False), (4, 128, False), (4, 32, True), (2, 32, False)):
+            label = f"{bits} bits, blocks of {block}" + (", zero points" if zeros else "")
+            found.append((label, bits / 8 + 4 / block + zeros / block,
+                          functools.partial(codes, m, k, n, bits, block, zeros)))  # fmt: skip
+        for label, size, make in found:
+            work = size * k * n
+            yield Cell("gemv", f"{label}: {m}x{k}x{n}", make,
+                       lambda work=work: read_probe(kernels.table(), int(work)), work, "GB/s")
 
 
 def given(m: int, k: int, n: int) -> Callable[[], Any]:
@@ -120,7 +124,8 @@ def given(m: int, k: int, n: int) -> Callable[[], Any]:
 
 def measure(cell: Cell, seconds: float) -> dict[str, Any]:
     """Times by turns."""
-    calls = (cell.run, cell.bound)
+    bound_call, each = cell.probe()
+    calls, scale = (cell.make(), bound_call), cell.work / each
     counts = []
     for call in calls:
         call()
@@ -137,8 +142,8 @@ def measure(cell: Cell, seconds: float) -> dict[str, Any]:
             kept.append((time.perf_counter() - start) / count)
     took, bound = (statistics.median(r) for r in readings)
     return {"family": cell.family, "name": cell.name, "us": round(took * 1e6, 2),
-            "rate": round(cell.work / took / 1e9, 2), "bound": round(cell.work / cell.scale / bound / 1e9, 2),
-            "unit": cell.unit, "share": round(bound * cell.scale / took, 3)}
+            "rate": round(cell.work / took / 1e9, 2), "bound": round(cell.work / scale / bound / 1e9, 2),
+            "unit": cell.unit, "share": round(bound * scale / took, 3)}
 
 
 def main(given: Sequence[str] | None = None) -> int:
