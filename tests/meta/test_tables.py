@@ -68,3 +68,10 @@ def test_a_row_that_the_index_does_not_know_is_found() -> None:
         table["matmul"]
     assert table.whole and RULES["matmul"] is not None
     assert rlx.ops.TABLE.index["view"]
+
+
+def test_every_row_knows_its_family_whatever_was_made_first() -> None:
+    code = ("from rlx.ops import TABLE, FAMILY\nfrom rlx.ops import softmax\n"
+            "print(softmax.family, [n for n, f in FAMILY.items() if TABLE[n].family != f])")
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert out.strip() == "softmax []"

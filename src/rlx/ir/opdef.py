@@ -188,7 +188,7 @@ def _defining_module() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
-        if name not in (__name__, "rlx.ops._rules") and frame.f_code.co_filename != "<string>":
+        if name not in (__name__, "rlx.records", "rlx.ops._rules") and frame.f_code.co_filename != "<string>":
             return name.rsplit(".", 1)[-1]
         frame = frame.f_back  # type: ignore[assignment]
     return ""
