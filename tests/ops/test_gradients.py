@@ -194,6 +194,15 @@ def test_symbolic_sizes_stay_open() -> None:
         np.testing.assert_allclose(got["grad_w"], np.ones(3), rtol=1e-6)
 
 
+def test_a_value_with_two_names_sums_their_gradients() -> None:
+    g = rlx.Graph("g")
+    y = g.input("x", (3,)) * 2
+    g.output("a", y)
+    g.output("b", y)
+    got = rlx.compile(rlx.vjp(g)).run({"x": np.ones(3, F), "d_a": np.ones(3, F), "d_b": np.full(3, 10, F)})
+    np.testing.assert_array_equal(got["grad_x"], np.full(3, 22, F))
+
+
 def test_unused_inputs_and_nan() -> None:
     g = rlx.Graph("g")
     x, _ = g.input("x", (2,)), g.input("unused", (3,))

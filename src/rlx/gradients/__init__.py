@@ -1,13 +1,13 @@
 """Reverse-mode derivatives of graphs: `vjp` and `grad` make a graph that also computes gradients."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rlx.errors import GraphError
 from rlx.gradients.rules import full, rule_of, written
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 
-__all__ = ["grad", "vjp"]
+__all__ = ["grad", "gradients_of", "vjp"]
 
 
 def vjp(graph: Graph, wrt: Iterable[str] | None = None, outputs: Iterable[str] | None = None) -> Graph:
@@ -73,6 +73,68 @@ def grad(graph: Graph, wrt: Iterable[str] | None = None, output: str | None = No
     return made.finish()
 
 
+def gradients_of(value: Value, wrt: Sequence[Value]) -> list[Value]:
+    """Gradients of the sum of a value by others, as further nodes of their graph.
+
+    Raises
+    ------
+    GraphError
+        A node on the way has no derivative.
+    """
+    graph = value.graph
+    active = _between(graph, set(wrt), {value})
+    bad = [n for n in graph.nodes if n in active and (rule_of(n.op) is None or _is_complex(n))]
+    if bad:
+        raise GraphError(_no_derivative("gradient", graph, bad))
+    gradients = {value: full(value, 1)}
+    _walk([n for n in reversed(graph.nodes) if n in active], gradients, "gradient")
+    return [full(x, 0) if (g := gradients.get(x)) is None else g for x in wrt]
+
+
+def _no_derivative(place: str, graph: Graph, nodes: Sequence[Node]) -> str:
+    lines = "\n".join(f"  {n.place}" for n in nodes)
+    return (f"{place}: {len(nodes)} node(s) of graph {graph.name!r} have no derivative:\n{lines}"
+            "\nhint: name other inputs in wrt, or give a registered op a vjp")
+
+
+def _between(graph: Graph, sources: set[Value], targets: set[Value]) -> set[Node]:
+    """Nodes through which a small change of a source can show in a target."""
+    moves, needed = set(sources), set(targets)
+    for node in graph.nodes:
+        if any(v in moves for v in node.inputs if v is not None):
+            moves.update(v for v in node.outputs if _is_smooth(v))
+    found: set[Node] = set()
+    for node in reversed(graph.nodes):
+        if not node.op.has("leaf") and any(v in needed and v in moves for v in node.outputs):
+            found.add(node)
+            needed.update(v for v in node.inputs if v is not None)
+    return found
+
+
+def _walk(nodes: Iterable[Node], gradients: dict[Value, Value], place: str) -> None:
+    """From last to first, add the gradients of operands to what is known."""
+    for node in nodes:
+        incoming = [gradients.get(v) for v in node.outputs]
+        if all(g is None for g in incoming):
+            continue
+        given = [full(v, 0) if g is None and v.dtype.is_float else g
+                 for g, v in zip(incoming, node.outputs, strict=True)]
+        rule = rule_of(node.op)
+        assert rule is not None
+        try:
+            found = rule(node.inputs, node.outputs, given, **node.attrs)
+        except NotImplementedError as error:
+            raise GraphError(f"{place}: {node.place}: {error}") from None
+        for operand, gradient in zip(node.inputs, found, strict=True):
+            if gradient is None or operand is None or not operand.dtype.is_float:
+                continue
+            if gradient.type != operand.type:
+                raise GraphError(f"{place}: {node.place}: gradient of operand {operand.name!r} must be of "
+                                 f"type {operand.type}, got {gradient.type}")
+            known = gradients.get(operand)
+            gradients[operand] = gradient if known is None else known + gradient
+
+
 def _names(given: Iterable[str] | None, what: str) -> tuple[str, ...] | None:
     if given is None:
         return None
@@ -120,17 +182,7 @@ class _Backward:
     def _active(self, graph: Graph) -> set[Node]:
         """Nodes between the chosen inputs and the chosen outputs."""
         leaves = {v.node.name: v for v in (*graph.inputs, *graph.params)}
-        moves = {leaves[n] for n in self.wrt}
-        for node in graph.nodes:
-            if any(v in moves for v in node.inputs if v is not None):
-                moves.update(v for v in node.outputs if _is_smooth(v))
-        needed = {graph.outputs[n] for n in self.outputs}
-        found: set[Node] = set()
-        for node in reversed(graph.nodes):
-            if not node.op.has("leaf") and any(v in needed and v in moves for v in node.outputs):
-                found.add(node)
-                needed.update(v for v in node.inputs if v is not None)
-        return found
+        return _between(graph, {leaves[n] for n in self.wrt}, {graph.outputs[n] for n in self.outputs})
 
     def _in_known_ops(self, graph: Graph) -> Graph:
         """A copy in which nodes on the way that have no rule are written in other ops, where the table says how."""
@@ -139,10 +191,7 @@ class _Backward:
             unknown = {n for n in active if rule_of(n.op) is None or _is_complex(n)}
             bad = [n for n in graph.nodes if n in unknown and written(n.op) is None]
             if bad:
-                lines = "\n".join(f"  {n.place}" for n in bad)
-                what = f"{len(bad)} node(s) of graph {graph.name!r}"
-                raise GraphError(f"{self.place}: {what} have no derivative:\n{lines}"
-                                 "\nhint: name other inputs in wrt, or give a registered op a vjp")
+                raise GraphError(_no_derivative(self.place, graph, bad))
             rewriter = Rewriter(graph)
             for node in graph.nodes:
                 parts = written(node.op) if node in unknown else None
@@ -158,34 +207,14 @@ class _Backward:
 
     def seed(self, output: str, gradient: Value) -> None:
         """The gradient of an output."""
-        self._add(self.graph.outputs[output], gradient)
-
-    def _add(self, value: Value, gradient: Value) -> None:
-        known = self.gradients.get(value)
+        value = self.graph.outputs[output]
+        known = self.gradients.get(value)  # a value may be an output by several names
         self.gradients[value] = gradient if known is None else known + gradient
 
     def finish(self) -> Graph:
         """Walk backwards; the gradients become outputs."""
         active = self._active(self.graph)
-        for node in [n for n in reversed(self.graph.nodes) if n in active]:
-            incoming = [self.gradients.get(v) for v in node.outputs]
-            if all(g is None for g in incoming):
-                continue
-            gradients = [full(v, 0) if g is None and v.dtype.is_float else g
-                         for g, v in zip(incoming, node.outputs, strict=True)]
-            rule = rule_of(node.op)
-            assert rule is not None
-            try:
-                found = rule(node.inputs, node.outputs, gradients, **node.attrs)
-            except NotImplementedError as error:
-                raise GraphError(f"{self.place}: {node.place}: {error}") from None
-            for operand, gradient in zip(node.inputs, found, strict=True):
-                if gradient is None or operand is None or not operand.dtype.is_float:
-                    continue
-                if gradient.type != operand.type:
-                    raise GraphError(f"{self.place}: {node.place}: gradient of operand {operand.name!r} must be of "
-                                     f"type {operand.type}, got {gradient.type}")
-                self._add(operand, gradient)
+        _walk([n for n in reversed(self.graph.nodes) if n in active], self.gradients, self.place)
         for name in self.wrt:
             leaf = self.leaves[name]
             known = self.gradients.get(leaf)

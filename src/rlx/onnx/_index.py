@@ -85,6 +85,9 @@ INDEX = {
         ("", "RegexFullMatch"), ("", "StringConcat"), ("", "StringNormalizer"), ("", "StringSplit"),
         ("", "TfIdfVectorizer"), ("com.microsoft", "Tokenizer"),
     ),
+    "ops_training": (
+        ("ai.onnx.preview.training", "Gradient"),
+    ),
     "ops_vision": (
         ("", "AffineGrid"), ("", "Col2Im"), ("", "DeformConv"), ("", "GridSample"), ("", "MaxRoiPool"),
         ("", "NonMaxSuppression"), ("", "Resize"), ("", "RoiAlign"), ("", "Upsample"),

@@ -237,6 +237,8 @@ class Reader:
             index,
         )
         node.message, node.span = self.tensors.buffer, (proto.start, proto.stop)
+        if (domain, proto.op_type) == ("ai.onnx.preview.training", "Gradient") and isinstance(attrs.get("y"), bytes):
+            node.captures |= {attrs["y"].decode(errors="replace")}  # read by name
         for block in node.blocks:
             node.captures |= block.captures
         return node
