@@ -158,14 +158,25 @@ def _head(about: dict[str, str]) -> str:
             f"Bars and points below 1 are red.\n\nMeasured with {facts}.")  # fmt: skip
 
 
+CALLS = ("run", "run_slots", "model.run", "onnxruntime")
+
+
 def _call(rows: Sequence[Row]) -> list[str]:
     found = next((r for r in rows if "seconds" in r), None)
     if found is None:
         return []
     other = found["seconds"]["onnxruntime"]
-    lines = [f"| `{name}` | {t * 1e6:.2f} | {other / t:.1f} |" for name, t in found["seconds"].items()]
-    return ["## A call\n\nEight layers `tanh(x W + b)` of 16 by 16 on one row: almost nothing but the cost of calling."
-            "\n\n| | us | ratio |\n|---|---:|---:|\n" + "\n".join(lines)]  # fmt: skip
+    lines = [f"| `{name}` | {t * 1e6:.2f} | {other / t:.1f} |" for name, t in found["seconds"].items() if name in CALLS]
+    text = ("## A call\n\nEight layers `tanh(x W + b)` of 16 by 16 on one row: almost nothing but the cost of calling."
+            "\n\n| | us | ratio |\n|---|---:|---:|\n" + "\n".join(lines))  # fmt: skip
+    shares = found.get("over_empty")
+    if shares is None:
+        return [text]
+    over = " and ".join(f"{found['over'][name] * 1e6:.2f} us ({share:.3f} of it) by `{name}`"
+                        for name, share in shares.items())  # fmt: skip
+    empty = (found["seconds"]["onnxruntime, empty graph"] - found["seconds"]["nothing"]) * 1e6
+    return [text, f"The kernels take {found['kernels'] * 1e6:.2f} us of these. Over them a call costs {over};\n"
+            f"ONNX Runtime's call of a graph of one Identity takes {empty:.2f} us."]  # fmt: skip
 
 
 def _models(results: dict[str, list[Row]], plot: Any) -> list[str]:

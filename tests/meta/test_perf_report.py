@@ -117,7 +117,14 @@ def test_a_call_is_compared_on_equal_answers() -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     found = bench_call.measure(0.01)
-    assert set(found["seconds"]) == {"run", "run_slots", "model.run", "onnxruntime"}
+    assert {*perf_page.CALLS, "onnxruntime, empty graph", "nothing"} < set(found["seconds"])
+    empty = found["seconds"]["onnxruntime, empty graph"] - found["seconds"]["nothing"]
+    for name, over in found["over"].items():
+        assert found["over_empty"][name] == over / empty
+        layers = found["seconds"][name] - found["seconds"]["nothing"] - over
+        assert layers == pytest.approx((found["seconds"][f"{name}, 64 layers"] - found["seconds"][name]) / 7)
+    page = "\n".join(perf_page._call([{"name": "call", **found}]))
+    assert f"({found['over_empty']['run']:.3f} of it) by `run`" in page and "64 layers" not in page
     assert found["ratio"] == found["seconds"]["onnxruntime"] / found["seconds"]["run"]
 
 
