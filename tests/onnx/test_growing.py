@@ -421,6 +421,19 @@ def test_memory_is_flat_over_many_lengths() -> None:
         tracemalloc.stop()
 
 
+def test_values_of_all_nodes_and_cancelling_beside_caches() -> None:
+    m = load(decoder())
+    m.bind_caches(16)
+    step(m, tokens(5))
+    given = {"input_ids": tokens(1, seed=7), "attention_mask": np.ones((1, 6), np.int64)}
+    seen = m.dump_nodes(given)
+    m.cancel()  # nothing is in progress
+    out = m.run(given)
+    np.testing.assert_allclose(seen["logits"], out["logits"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(seen["present.0.key"], out["present.0.key"])
+    assert int(m.read_handle("cache_length")) == 6
+
+
 def test_a_child_goes_on_with_its_own_cache() -> None:
     import os
 

@@ -381,27 +381,31 @@ def test_models_go_through_the_same_states_in_every_way(kind: str) -> None:
             m.bind_caches(32)
         return m
 
-    def step(m: Any, k: int, threads: int | None = None) -> list[bytes]:
+    def step(m: Any, k: int, threads: int | None = None, how: str = "run") -> list[bytes]:
         if kind == "lstm":
             given = {"x": np.random.default_rng(k).standard_normal((1, 1, 3)).astype(F)}
         else:
             n = 4 if k == 0 else 1
             given = {"input_ids": np.random.default_rng(k).integers(0, 50, (1, n)),
                      "attention_mask": np.ones((1, 4 + k), np.int64)}
-        return [v.tobytes() for v in m.run(given, threads=threads)]
+        if how == "run_typed":
+            return [data for data, _ in m.run_typed(given)]
+        return [v.tobytes() for v in (m.run_raw(given) if how == "run_raw" else m.run(given, threads=threads))]
 
     first, want, after = make(), [], []
     for k in range(6):
         want.append(step(first, k))
         after.append(state(first))
 
-    def follow(m: Any, begin: int = 0, threads: int | None = None) -> None:
+    def follow(m: Any, begin: int = 0, threads: int | None = None, how: str = "run") -> None:
         for k in range(begin, 6):
-            assert step(m, k, threads) == want[k], k
+            assert step(m, k, threads, how) == want[k], k
             assert state(m) == after[k], k
 
     follow(make())
     follow(make(), threads=2)
+    for how in ("run_raw", "run_typed"):
+        follow(make(), how=how)
     for stop in (0, 2):
         m = make()
         for k in range(stop):

@@ -179,9 +179,7 @@ class CacheRuns:
         self.used = None
         before = model._core.rng.counter
         try:
-            given: dict[str, Any] = {n: handles.view(n) for n in handles.cells if n != LENGTH and n in model._inputs}
-            given.update(inputs)
-            results = model._run_bound(model._bind(given), threads, out)
+            results = model._run_bound(model._bind(model._given(inputs)), threads, out)
             arrays = list(results)
             if keep:
                 rows = []

@@ -84,7 +84,7 @@ class Model(PlannedModel):
         found: dict[str, Any] = {}
         rng = _interp.RunState(core.rng.seed, core.rng.counter, core.rng.backend)
         again = Core(core.model, core.block, core.inputs, core.outer, core.frames, declare=True, rng=rng, dump=found)
-        values = self._bind(inputs if self._handles is None else self._handles.feed(dict(inputs)))
+        values = self._bind(self._given(inputs))
         again.results(again.plan(values), list(values), 1)
         return found
 

@@ -284,6 +284,15 @@ class PlannedModel(Reported):
         """Whether there are caches that have no length of their own."""
         return self._handles is not None and LENGTH in self._handles.cells and self._cache_runs is not None
 
+    def _given(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Inputs of an ordinary run: handles for those that are not given, of caches that grow the valid part."""
+        if self._handles is None:
+            return inputs
+        if not self._grows:
+            return self._handles.feed(dict(inputs))
+        held = {n: self._handles.view(n) for n in self._handles.cells if n in self._inputs}
+        return {**held, **inputs}
+
     def _caches(self) -> "CacheRuns":
         """What runs this model with caches.
 
