@@ -286,3 +286,22 @@ def test_epilogue(kind, narrow, level):
         call(steps, out, want.itemsize, [row, full, same], threads)
         np.testing.assert_array_equal(out[:, :oc], want)
         assert (out[:, oc:] == 99).all()
+
+
+@pytest.mark.parametrize("axes", [(40, 1), (1, 40), (40, 1, 1), (1, 40, 1)])
+@pytest.mark.parametrize(("stride", "dilation", "pads"), [(1, 1, (0, 0)), (2, 1, (2, 1)), (1, 3, (4, 4))])
+def test_a_line_is_read_alike_along_any_axis(axes, stride, dilation, pads, level):
+    """Axes of one pixel change neither plan nor bits."""
+    x, w, bias = random(2, 40, 6), random(20, 5, 6), random(20)
+    line = gemm_conv.conv_shape(x.shape, 20, (5,), strides=(stride,), dilations=(dilation,), pads=pads)
+    want, plan = convolve(line, x, w, level, bias=bias)
+    check(want, x.reshape(2, *line.in_, 6), w.reshape(20, *line.kernel, 6), line, bias=bias)
+
+    def spread(value, fill):
+        return tuple(value if n > 1 else fill for n in axes)
+
+    s = gemm_conv.conv_shape((2, *axes, 6), 20, spread(5, 1), strides=spread(stride, 1), dilations=spread(dilation, 1),
+                             pads=spread(pads[0], 0) + spread(pads[1], 0))
+    out, other = convolve(s, x, w, level, bias=bias)
+    assert plan == other or plan.attrs == other.attrs
+    np.testing.assert_array_equal(out.reshape(want.shape), want)

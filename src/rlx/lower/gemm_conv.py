@@ -96,6 +96,19 @@ def conv_shape(
     )  # fmt: skip
 
 
+def _last_axes(s: ConvShape) -> ConvShape:
+    """The same convolution with axes of one pixel in front: pixels of a line are read where they lie."""
+
+    def front(v: tuple[int, int, int], fill: int) -> tuple[int, int, int]:
+        return fill, v[0], v[1]
+
+    for _ in range(2):
+        if (s.in_[2], s.out[2], s.kernel[2], s.pads[2]) == (1, 1, 1, 0) and s.rows > s.batch:
+            s = replace(s, in_=front(s.in_, 1), out=front(s.out, 1), kernel=front(s.kernel, 1),
+                        strides=front(s.strides, 1), dilations=front(s.dilations, 1), pads=front(s.pads, 0))
+    return s
+
+
 def conv_geometry(s: ConvShape, ldi: int | None, ldo: int | None) -> dict[str, AttrValue]:
     """Attributes that say where pixels lie, common to all convolutions."""
     attrs: dict[str, AttrValue] = {
@@ -173,6 +186,7 @@ def plan_conv(
         )  # fmt: skip
     if s.pointwise:  # all pixels are one line
         s = replace(s, batch=1, in_=(1, 1, s.rows), out=(1, 1, s.rows))
+    s = _last_axes(s)
     name = f"conv.{dtype}@nhwc"
     isa = level_of(name, level)
     mr, nr = panel(dtype, level)
