@@ -16,8 +16,9 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
 
     Parameters
     ----------
-    source : path or bytes
-        The kind is told by the content.
+    source : path, bytes or binary file
+        The kind is told by the content. An open file is read from where it stands to its end; what it is called is
+        of no importance, so a model with external data must be given as a path.
     threads : int, optional
         Threads of a run unless `run(threads=)` says otherwise.
     options : CompileOptions, optional
@@ -35,6 +36,8 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
     FormatError
         It is of no known kind, or is malformed.
     """
+    if hasattr(source, "read") and not isinstance(source, (str, os.PathLike)):
+        source = _content(source)
     if isinstance(source, (str, os.PathLike)):
         try:
             with open(source, "rb") as file:
@@ -48,7 +51,7 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
     elif hasattr(source, "SerializeToString"):
         head = b""
     else:
-        raise FormatError(f"load: the model must be a path, bytes or a ModelProto, got {type(source).__name__}")
+        raise FormatError(f"load: the model must be a path, bytes, a binary file or a ModelProto, got {type(source).__name__}")
     if head == b"RLXAOT\x1a\n":
         with collector_paused():
             from rlx.aot.load import load as load_ahead
@@ -72,3 +75,17 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
 
         options = with_options(options, precision=precision)
     return load_onnx(source, threads=threads, options=options)
+
+
+def _content(file: Any) -> bytes:
+    """What an open file holds."""
+    try:
+        data = file.read()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        name = getattr(file, "name", type(file).__name__)
+        raise file_error(f"load: the model must be a readable file, got {name!r} ({reason})", error) from None
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise FormatError(f"load: a file must be opened for binary reading, got one that reads {type(data).__name__}"
+                          "\nhint: open(path, 'rb')")
+    return bytes(data)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx import dtypes
-from rlx.errors import FileError, FormatError, MissingFileError
+from rlx.errors import FileError, FormatError, MissingFileError, file_error
 from rlx.onnx.elements import HOST_TYPES, STRING, numpy_type
 from rlx.onnx.messages import Tensor
 
@@ -126,7 +126,12 @@ class TensorReader:
         if not os.path.isfile(path):
             kind = FileError if os.path.exists(path) else MissingFileError
             raise kind(f"{what}: external data must be an existing file, got {location!r}")
-        buffer = self.map(path)
+        try:
+            buffer = self.map(path)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise file_error(f"{what}: external data must be a readable file, got {location!r} ({reason})", error
+                             ) from None
         self._files[location] = buffer
         return buffer
 
