@@ -4,7 +4,8 @@
 
 Times are those of a fresh process that has imported rlx, the fastest of three: `load` with every byte compared with
 its digest, `own` without (description, proof of the programs, modules), `bytes` the difference: mapping and reading
-what a first run reads anyway, `run` the first run. The line of 20 ms is for `own`. They count for an installed package; an editable one looks for
+what a first run reads anyway, `run` the first run. The line of 20 ms is for `own`. They count for an installed
+package; an editable one looks for
 changes of its sources while it is imported. Exit status 1 when a result differs.
 """
 

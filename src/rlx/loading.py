@@ -51,7 +51,8 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
     elif hasattr(source, "SerializeToString"):
         head = b""
     else:
-        raise FormatError(f"load: the model must be a path, bytes, a binary file or a ModelProto, got {type(source).__name__}")
+        raise FormatError("load: the model must be a path, bytes, a binary file or a ModelProto,"
+                          f" got {type(source).__name__}")
     if head == b"RLXAOT\x1a\n":
         with collector_paused():
             from rlx.aot.load import load as load_ahead

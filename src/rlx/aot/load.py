@@ -48,12 +48,10 @@ def load(source: Any, threads: int | None = None, *, verify: bool | None = None,
         from rlx.aot.quick import QuickGraph
 
         return QuickGraph(file, threads)
-    if compile_anew and file.kind == "model":
-        raise FormatError(f"{file.name}: a model that is not trusted must be compiled from its ONNX file")
     if file.kind == "model":
         from rlx.aot.model import load_model
 
-        return load_model(file, threads)
+        return load_model(file, threads, compile_anew)
     if file.kind == "graph":
         return load_graph(file)
     raise FormatError(f"{file.name}: must hold an executable, a model or a graph, got {file.kind!r}")

@@ -1,7 +1,7 @@
 """Models of files: plans whose steps have been mapped instead of imported."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,30 +14,64 @@ from rlx.onnx.planned import PlannedModel
 from rlx.onnx.plans import ABSENT, Plans
 from rlx.onnx.steps import Finish, Guard, Host, Segment, Start, Step, Views, structure
 
+if TYPE_CHECKING:
+    from rlx.aot.source import Source
+    from rlx.onnx.core import Core
+
 
 class LoadedPlans(Plans):
-    """The plans of a file; there are no others.
+    """The plans of a file, and others where it holds the ONNX file.
 
     Parameters
     ----------
-    known : str
-        What the file has been compiled for, for errors.
+    source : Source, optional
     """
+
+    def __init__(self, name: str, source: "Source | None" = None) -> None:
+        super().__init__(name)
+        self.source = source
+        self._core: Core | None = None
+
+    def _others(self) -> "Core":
+        """Plans that are compiled in this process."""
+        if self._core is None:
+            assert self.source is not None
+            self._core = self.source.core()
+            self._core.rng = self.rng
+        return self._core
 
     def plan(self, values: Sequence[Any]) -> Step:
         key = tuple(map(structure, values))
         root = self.plans.get(key)
+        if root is None and self.source is not None:
+            root = self._others().plan(values)
+            self.evicted, self._others().evicted = self.evicted + self._others().evicted, 0
         if root is None:
             shapes = [getattr(v, "shape", type(v).__name__) for v in values if v is not ABSENT]
             known = [[k[1] if isinstance(k, tuple) and len(k) > 1 else k for k in p] for p in self.plans]
             raise BindingError(f"model {self.name!r}: the file must have a plan for the inputs, got shapes {shapes};"
-                               f" there are plans for {known}\nhint: run the model with these inputs before save()")
+                               f" there are plans for {known}\nhint: run the model with these inputs before save(),"
+                               " or save(portable=True)")
         return root
 
     def extend(self, root: Step, values: list[Any], done: int, threads: int) -> Step:
-        raise BindingError(f"model {self.name!r}: the file has no plan for what step {done} gave: a shape or a branch"
-                           " that follows from the values of the inputs"
-                           "\nhint: run the model with these inputs before save()")
+        if self.source is None:
+            raise BindingError(f"model {self.name!r}: the file has no plan for what step {done} gave: a shape or a"
+                               " branch that follows from the values of the inputs"
+                               "\nhint: run the model with these inputs before save(), or save(portable=True)")
+        core = self._others()
+        if any(root is other for other in core.plans.values()):
+            return core.extend(root, values, done, threads)
+        fresh = values[: len(core.inputs)]  # steps of the file cannot be gone on from: once more, from the inputs
+        finish = core.follow(core.plan(fresh), fresh, threads)
+        values[:] = fresh
+        return finish
+
+    def everything(self) -> dict[Any, Step]:
+        return {**(self._core.plans if self._core is not None else {}), **self.plans}
+
+    def segments(self) -> list[Segment]:
+        return super().segments() + (self._core.segments() if self._core is not None else [])
 
 
 def _declared(item: Any) -> Declared:
@@ -117,7 +151,7 @@ class _Options:
         self.file = file
         fields: dict[str, Any] = {} if file.body["quick"] else dict(file.details["options"])
         self.poison = bool(fields.get("poison", False))
-        self.nan_check = False  # needs the graph, which a file of a model does not hold
+        self.nan_check = bool(fields.get("nan_check", False))
         self.busy = "wait" if fields.get("busy") == "wait" else "raise"
         self.threads: int | None = None
 
@@ -129,28 +163,47 @@ def _like(key: Any) -> Any:
     return ABSENT if key == structure(ABSENT) else None
 
 
-def load_model(file: File, threads: int | None = None) -> "LoadedModel":
-    """The model of a file."""
+def load_model(file: File, threads: int | None = None, anew: bool = False) -> "LoadedModel":
+    """The model of a file; `anew`: compiled from the ONNX file inside it.
+
+    Raises
+    ------
+    FormatError
+        The file is malformed, or is to be compiled anew and holds no ONNX file.
+    """
     with malformed(file.name):
+        if anew and file.body["source"] is None:
+            raise FormatError(f"{file.name}: a model that is not trusted must be compiled from its ONNX file, got a"
+                              " file without it\nhint: save(path, portable=True)")
         plain = all(step["kind"] in ("start", "segment") or step["kind"] == "finish" and not step["children"]
                     for step in file.body["steps"])
-    return (LoadedModel if plain else SteppedModel)(file, threads)
+    return (LoadedModel if plain else SteppedModel)(file, threads, anew)
 
 
 class LoadedModel(PlannedModel):
     """A model of an ahead-of-time file, compiled for the inputs it had been run with. Made by `rlx.load`."""
 
-    def __init__(self, file: File, threads: int | None = None) -> None:
+    def __init__(
+        self, file: File, threads: int | None = None, anew: bool = False, source: "Source | None" = None
+    ) -> None:
         self._file = file
         self._threads = threads
+        self._anew = anew
         with malformed(file.name):
             body = file.body
-            plans = LoadedPlans(file.title)
+            if source is None and body["source"] is not None:
+                from rlx.aot.source import Source
+
+                source = Source(file, threads)
+            self._source = source
+            options = _Options(file)
+            plans = LoadedPlans(file.title, source)
             plans.rng = file.state()
             reader = _Reader(file, file.threads(threads), plans.rng)
-            for spec in body["steps"]:
+            held = not anew and not options.nan_check  # which looks at what is compiled here
+            for spec in body["steps"] if held else ():
                 reader.steps.append(reader.read(spec))
-            for key, number in body["roots"]:
+            for key, number in body["roots"] if held else ():
                 root = reader.steps[number]
                 if not isinstance(root, Start):
                     raise FormatError(f"{file.name}: a plan must begin with a start, got {type(root).__name__}")
@@ -158,7 +211,7 @@ class LoadedModel(PlannedModel):
             inputs = {str(n): _declared(rest) for n, *rest in body["inputs"]}
             outputs = {str(n): _declared(rest) for n, *rest in body["outputs"]}
             index = {str(n): i for i, n in enumerate(body["index"])}
-            super().__init__(file.title, plans, _Options(file), inputs, outputs, index, {})  # type: ignore[arg-type]
+            super().__init__(file.title, plans, options, inputs, outputs, index, {})  # type: ignore[arg-type]
             for known, start in plans.plans.items():
                 self._whole(start, [_like(k) for k in known])
 
@@ -168,7 +221,7 @@ class LoadedModel(PlannedModel):
         return read_options(self._file, self._threads)
 
     def clone(self) -> "LoadedModel":
-        other = type(self)(self._file, self._threads)
+        other = type(self)(self._file, self._threads, self._anew, self._source)
         if self._handles is not None:
             other._handles = self._handles.fork()
         return other

@@ -21,6 +21,7 @@ from rlx.errors import BindingError, FormatError, file_error
 from rlx.ir.graph import Graph
 from rlx.ir.text import large_constants, print_graph
 from rlx.lower.program import BodyRef, Program
+from rlx.onnx.plans import _segments, _steps
 from rlx.onnx.steps import Finish, Guard, Host, Segment, Start, Step, Test, Views
 from rlx.options import CompileOptions
 from rlx.runtime import kernels
@@ -158,7 +159,8 @@ def pickled(owner: "CompiledGraph | PlannedModel") -> bytes:
     if isinstance(owner, CompiledGraph):
         data = save_executable(owner, portable=not is_interface(owner.graph), state=True)
     else:
-        data = save_model(owner, state=True)
+        whole = all(map(_can_be_saved, owner._core.everything().values())) and not owner._options.nan_check
+        data = save_model(owner, portable=not whole, state=True)
     assert data is not None
     return data
 
@@ -221,15 +223,20 @@ def _declared(d: "Declared") -> list[Any]:
     return [d.kind, d.dtype, shape, d.default, d.code, None if d.inner is None else _declared(d.inner)]
 
 
-def save_model(model: "PlannedModel", target: Target = None, state: bool = False) -> bytes | None:
+def save_model(
+    model: "PlannedModel", target: Target = None, portable: bool = False, state: bool = False
+) -> bytes | None:
     """Write a model with all shapes that it has been compiled for. See `PlannedModel.save`."""
     from rlx.aot.pickles import state_body
+    from rlx.aot.source import check_unportable, source_body
 
-    plans = model._core.plans
-    if not any(step.children for step in plans.values()):
+    plans = model._core.everything()
+    if portable:
+        plans = {key: root for key, root in plans.items() if _can_be_saved(root)}
+    elif not any(step.children for step in plans.values()):
         raise BindingError(f"model {model.name!r}: must have been compiled for some shapes before it is saved, got none"
                            "\nhint: save(path, inputs={...}) runs it once first")
-    segments = model._core.segments()
+    segments = _segments(plans.values())
     level = segments[0].variant.compiled.table.level if segments else "baseline"
     content = _Content("model", model.name, level)
     arrays = content.arrays
@@ -246,6 +253,8 @@ def save_model(model: "PlannedModel", target: Target = None, state: bool = False
         from rlx.aot.executable import read_options
 
         options = read_options(options.file, None)
+    if not portable:
+        check_unportable(model.name, options.nan_check)
     content.manifest["threads"] = options.threads
     rng = model._core.rng
     content.manifest["state"] = [rng.seed, rng.counter, rng.backend]
@@ -255,11 +264,21 @@ def save_model(model: "PlannedModel", target: Target = None, state: bool = False
         "inputs": [[n, *_declared(d)] for n, d in model._inputs.items()],
         "outputs": [[n, *_declared(d)] for n, d in model._outputs.items()],
         "index": list(model._index),
-        "quick": not options.poison and options.busy != "wait",
+        "quick": not options.poison and not options.nan_check and options.busy != "wait",
+        "source": source_body(model, arrays) if portable else None,
     }
     return content.finish(target, body, options=_options(options, arrays),
                           metadata=encode(model.metadata, arrays, "metadata"),
                           state=state_body(model._handles, arrays) if state else None)
+
+
+def _can_be_saved(root: Step) -> bool:
+    """Whether all steps of a plan are of kinds that files hold."""
+    for step in _steps([root]):
+        unnamed = isinstance(step, Host) and getattr(step.function, "named", None) is None
+        if unnamed or isinstance(step, Test):
+            return False
+    return True
 
 
 def _step(step: Step, content: _Content, name: str) -> dict[str, Any]:

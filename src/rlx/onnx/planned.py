@@ -508,7 +508,7 @@ class PlannedModel(Reported):
 
     # -- files ---------------------------------------------------------------------------
 
-    def save(self, path: Any, inputs: Mapping[str, Any] | None = None) -> None:
+    def save(self, path: Any, inputs: Mapping[str, Any] | None = None, portable: bool = False) -> None:
         """Write an ahead-of-time file with what has been compiled so far; `rlx.load` maps it.
 
         Parameters
@@ -517,6 +517,9 @@ class PlannedModel(Reported):
             Appears when it is whole.
         inputs : mapping of name to array, optional
             Run once with these first, so that their shapes are compiled.
+        portable : bool
+            Write the ONNX file, too: then the model that is loaded compiles new shapes as this one does, and plans
+            that a file cannot hold are compiled when they are met.
 
         Raises
         ------
@@ -531,7 +534,7 @@ class PlannedModel(Reported):
 
         if inputs is not None:
             self.run(inputs)
-        save_model(self, path)
+        save_model(self, path, portable)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles hold the bytes of a file: the shapes met so far; and the handles."""

@@ -39,6 +39,10 @@ class Plans:
         """The step after the `done` ones that this run has executed; its outcome has not been met before."""
         raise NotImplementedError
 
+    def everything(self) -> dict[Any, Step]:
+        """All plans, by the structure of the inputs."""
+        return self.plans
+
     def twin(self) -> "Plans":
         """Plans of the same graph for another model, which runs at the same time."""
         raise NotImplementedError

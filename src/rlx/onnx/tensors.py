@@ -135,6 +135,10 @@ class TensorReader:
         self._files[location] = buffer
         return buffer
 
+    def give(self, location: str, data: memoryview) -> None:
+        """The content of a file beside the model, which is not looked for."""
+        self._files[location] = data
+
     def map(self, path: str) -> memoryview:
         """A read-only map of a file."""
         with open(path, "rb") as file:
