@@ -1,4 +1,4 @@
-"""Programs of a file for many sizes, most of them without importing or compiling (docs/adr/0016-sizes-of-files.md).
+"""Programs of a file for many sizes, most of them without importing or compiling (docs/adr/0020-sizes-of-files.md).
 
 A file is imported with a size that knows its values at all extents (`rlx.ir.traced`), so that one compilation
 serves a whole family of programs (`rlx.runtime.family`). Which sizes move together is learnt from the runs.
