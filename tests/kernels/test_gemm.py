@@ -127,6 +127,23 @@ def test_matmul_unpacked(dtype, trans_a, trans_b, level, guarded):
             assert (same == out).all()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_small_b_in_place_has_the_bits_of_a_packed_one(dtype, level, guarded):
+    """From 12 rows on, B is read where it lies, the last panel through a mask; NaN beside it is not read."""
+    nr = gemm.panel(dtype, level)[1]
+    for m, panels, k, beside in itertools.product([12, 13, 20, 49], [2, 3, 4, 5, 8], [0, 1, 33], [0, 5]):
+        for n in (panels * nr - nr + 1, panels * nr):
+            a, b, bias = random(m, k, dtype=dtype), random(k, n, dtype=dtype), random(n, dtype=dtype)
+            wide = np.full((k, n + beside), np.nan, a.dtype)
+            wide[:, :n] = b
+            out, same = guarded(np.full((m, n), np.nan, a.dtype)), np.full((m, n), np.nan, a.dtype)
+            options = {"dtype": dtype, "clamp": (0.0, 9.0), "level": level}
+            run(gemm.plan_matmul(m, n, k, packed=False, ldb=n + beside, **options),
+                [guarded(a), guarded(wide), out, guarded(bias)], level)
+            run(gemm.plan_matmul(m, n, k, **options), [a, pack(b, level, dtype), same, bias], level)
+            assert (same == out).all()
+
+
 def test_rows_do_not_depend_on_the_batch(level):
     """An element's bits depend on K alone: not on M, N, the tile or the cut."""
     m, n, k = 40, 150, 700

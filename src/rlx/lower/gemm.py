@@ -258,7 +258,9 @@ def gemm_blocks(
         m_blocks = max(m_blocks, min(-(-tiles // fewest), -(-want // (batch * n_blocks))))
     mc = split(tiles, m_blocks, 1) * rows
     m_blocks = max(1, -(-m // mc))
-    if 4 * batch * n_blocks * m_blocks <= 3 * want:
+    tasks = batch * n_blocks * m_blocks
+    # A small B is read in place with AVX-512: then columns that are cut read A once more, for nothing from 12 tasks on.
+    if 4 * tasks <= 3 * want and not (unpacked and mr > 6 and tasks >= 12):
         nc = min(nc, split(n, -(-want // (batch * m_blocks)), min(unit, 4 * nr)))
     n_blocks = max(1, -(-n // nc))
     if m_blocks > 1:

@@ -29,6 +29,7 @@ typedef struct NAME(part) {
     const void *b;
     void (*rows)(const NAME(block) *);
     const void *next; /* of the block */
+    int64_t tall; /* rows of the tallest tile; 0: RLX_GEMM_MR. Of the first part */
 } NAME(part);
 
 /* Says where the terms [k0, k0 + kc) of the columns [n0, n1) lie (one or two parts), having brought
@@ -64,8 +65,9 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
                          .ld_addend = ld_addend, .tiles = (m1 - m0 + RLX_GEMM_MR - 1) / RLX_GEMM_MR};
         NAME(part) parts[2];
         int n_parts = read_b(p, b, work_b, m1 - m0, n0, n1, k0, kc, parts);
+        int64_t tall = parts[0].tall ? parts[0].tall : RLX_GEMM_MR;
         for (int64_t i = m0; i < m1;) {
-            g.rows = rlx_tile_rows(m1 - m0, RLX_GEMM_MR, i - m0);
+            g.rows = rlx_tile_rows(m1 - m0, tall, i - m0);
             g.a = a + i * p->lda + k0;
             if (p->trans_a) {
                 NAME(rlx_transpose)(work_a, kc, a + k0 * p->lda + i, p->lda, kc, g.rows);

@@ -1,6 +1,10 @@
 /* Template: micro-kernels, packing and the row block of one floating type.
  * Wants the names of template.h. */
 #include "gemm_finish.h"
+#ifndef COPY_PART
+#define COPY_PART(dst, src, n) \
+    (memset(dst, 0, W * sizeof(TB)), memcpy(dst, src, (size_t)(n) * sizeof(TB)))
+#endif
 
 /* MR rows x NP panels. Every accumulator is one chain of FMAs in k order, so an
  * element's bits depend on K alone, not on the tile it falls in. Rows are
@@ -123,16 +127,16 @@ void NAME(rlx_pack_panels)(TB *dst, const TB *src, int64_t ldb, int trans, int64
                            int64_t panel_stride) {
     for (int64_t j = 0; j < n; j += W, dst += panel_stride) {
         int64_t cols = n - j < W ? n - j : W;
-        if (cols < W)
-            memset(dst, 0, (size_t)(k * W) * sizeof(TB));
         if (trans) {
+            if (cols < W)
+                memset(dst, 0, (size_t)(k * W) * sizeof(TB));
             TRANSPOSE_B(dst, W, src + j * ldb, ldb, cols, k);
         } else if (cols == W) {
             for (int64_t i = 0; i < k; i++)
                 memcpy(dst + i * W, src + i * ldb + j, W * sizeof(TB));
         } else {
             for (int64_t i = 0; i < k; i++)
-                memcpy(dst + i * W, src + i * ldb + j, (size_t)cols * sizeof(TB));
+                COPY_PART(dst + i * W, src + i * ldb + j, cols);
         }
     }
 }

@@ -26,6 +26,9 @@
  * The panels of the next pass, or of the next columns, are fetched into the second cache
  * while a block is multiplied, a part by each row tile: weights of a network come from memory,
  * and a burst at the first row tile waits for them. Rows of 49 pixels: 108 -> 145 GFLOP/s.
+ * A B that fits the first cache and is given in every run is read where it lies, in tiles of 6 x 4 vectors
+ * (AVX-512): see gemm_direct.h. So are tiles of few terms and four panels, whose rows of A and of the
+ * result are then met once: 2048x64x64 out of the third cache 115 -> 108 us.
  * Where B does not fit the second cache, about 98 rows share it and tasks differ in columns.
  * Each element is a chain of FMAs over k from zero, cut every kc <= 384 terms,
  * with the parts added in order; bias and clamp come last. So the bits depend
@@ -50,7 +53,7 @@
  *   2048  2048  2048       0.83         0.81          1.02               0.96
  * Tall tiles fetch the terms that follow theirs in a panel into the second cache: the first tile of a
  * pass met B in the third. K = 3072 went from 0.88 to 0.95 of MKL, 1024^3 from 0.92 to 0.97.
- * Without effect: prefetching C, other mc, nc and kc (within 2 %), K unrolled by 2
+ * Without effect: prefetching C (it costs 12 % at K = 64 where C comes from afar), other mc, nc and kc (within 2 %), K unrolled by 2
  * or 4 with AVX-512; with AVX2 unrolling by 2 gives 5 %. Operands that are not
  * aligned to the cache line cost 5 to 40 %.
  */
