@@ -259,8 +259,10 @@ def gemm_blocks(
     mc = split(tiles, m_blocks, 1) * rows
     m_blocks = max(1, -(-m // mc))
     tasks = batch * n_blocks * m_blocks
-    # A small B is read in place with AVX-512: then columns that are cut read A once more, for nothing from 12 tasks on.
-    if 4 * tasks <= 3 * want and not (unpacked and mr > 6 and tasks >= 12):
+    # Columns that are cut read A once more: for nothing where the rows make 10 tasks, or, as a small B is read in place
+    # with AVX-512, the matrices 12.
+    enough = m_blocks >= 10 or (unpacked and mr > 6 and tasks >= 12)
+    if 4 * tasks <= 3 * want and not enough:
         nc = min(nc, split(n, -(-want // (batch * m_blocks)), min(unit, 4 * nr)))
     n_blocks = max(1, -(-n // nc))
     if m_blocks > 1:
