@@ -1,7 +1,7 @@
 """Environment variables: parsed strictly, listed in one table. `CompileOptions` decides; these give its defaults.
 
-A value that cannot be read is an error wherever it is first needed, never ignored
-(`docs/reference/options.md` is made from the table).
+A value that cannot be read is an error wherever it is first needed, never ignored, but for `OMP_NUM_THREADS`,
+which others define (`docs/reference/options.md` is made from the table).
 """
 
 import os
@@ -17,7 +17,8 @@ class Variable(NamedTuple):
     Attributes
     ----------
     kind : str
-        `flag`, `count`, `names`, `path`, `text`, or choices separated by `|`.
+        `flag`, `count`, `counts` (a list of them, ignored if it cannot be read), `names`, `path`, `text`, or choices
+        separated by `|`.
     default : str
         What holds when it is not set, in words or as it would be written.
     meaning : str
@@ -34,7 +35,8 @@ class Variable(NamedTuple):
 VARIABLES: Mapping[str, Variable] = {
     "RLX_NUM_THREADS": Variable("count", "`OMP_NUM_THREADS`, else the processors of the affinity mask and the cgroup"
                                 " quota", "Threads of a run, at most 64.", "threads"),
-    "OMP_NUM_THREADS": Variable("count", "", "Used when `RLX_NUM_THREADS` is not set."),
+    "OMP_NUM_THREADS": Variable("counts", "", "Used when `RLX_NUM_THREADS` is not set: the first number of the list."
+                                " Ignored if it cannot be read, as it is not a variable of rlx."),
     "RLX_ISA": Variable("baseline|avx2|avx512", "the strongest that the processor has", "Cap on the instruction set.",
                         "isa"),
     "RLX_OPTIMIZE": Variable("flag", "1", "0 runs graphs node by node as written.", "optimize"),
@@ -76,6 +78,9 @@ def read(name: str) -> Any:
         if not (text.isascii() and text.isdigit()) or int(text) < 1:
             raise ConfigError(f"{name} must be a positive integer, got {text!r}")
         return int(text)
+    if kind == "counts":
+        first = text.partition(",")[0].strip()
+        return (int(first) or None) if first.isascii() and first.isdigit() and len(first) < 10 else None
     if kind == "names":
         found = tuple(part.strip() for part in text.split(","))
         if not all(found):

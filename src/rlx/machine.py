@@ -1,10 +1,9 @@
 """What this machine offers to a process: processors, memory."""
 
 import functools
+import operator
 import os
 from typing import Any
-
-import numpy as np
 
 from rlx import config
 from rlx.errors import ConfigError
@@ -47,6 +46,16 @@ def default_threads() -> int:
     return min(available_cpus(), MAX_THREADS)
 
 
+def as_int(value: Any) -> int | None:
+    """The int that a value stands for: anything with `__index__` but a bool; None for others."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
 def check_repeat(repeat: Any) -> int:
     """A number of measured runs.
 
@@ -55,9 +64,10 @@ def check_repeat(repeat: Any) -> int:
     ConfigError
         It is not a positive int.
     """
-    if isinstance(repeat, bool) or not isinstance(repeat, (int, np.integer)) or repeat < 1:
+    n = as_int(repeat)
+    if n is None or n < 1:
         raise ConfigError(f"repeat: must be a positive int, got {repeat!r}")
-    return int(repeat)
+    return n
 
 
 def check_threads(threads: Any) -> int:
@@ -68,6 +78,7 @@ def check_threads(threads: Any) -> int:
     ConfigError
         It is not a positive int.
     """
-    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
+    n = as_int(threads)
+    if n is None or n < 1:
         raise ConfigError(f"threads: must be a positive int, got {threads!r}")
-    return min(int(threads), MAX_THREADS)
+    return min(n, MAX_THREADS)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rlx import config
 from rlx.errors import ConfigError
-from rlx.machine import MAX_THREADS, available_cpus, default_threads, machine_bytes
+from rlx.machine import MAX_THREADS, as_int, available_cpus, default_threads, machine_bytes
 from rlx.passes import Pass, Pipeline, default_pipeline
 from rlx.passes.precision import as_policy, with_precision
 from rlx.records import field, record, replace
@@ -101,12 +101,11 @@ class CompileOptions:
     precision: Any = field(default_factory=lambda: config.default("RLX_PRECISION", "f32"))
 
     def __post_init__(self) -> None:
-        if self.threads is not None and (
-            isinstance(self.threads, bool) or not isinstance(self.threads, int) or self.threads < 1
-        ):
-            raise ConfigError(f"CompileOptions.threads: must be a positive int, got {self.threads!r}")
         if self.threads is not None:
-            object.__setattr__(self, "threads", min(self.threads, MAX_THREADS))
+            threads = as_int(self.threads)
+            if threads is None or threads < 1:
+                raise ConfigError(f"CompileOptions.threads: must be a positive int, got {self.threads!r}")
+            object.__setattr__(self, "threads", min(threads, MAX_THREADS))
         for name in ("optimize", "poison", "check", "nan_check"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"CompileOptions.{name}: must be a bool, got {getattr(self, name)!r}")
@@ -115,9 +114,11 @@ class CompileOptions:
         for what, sizes, least in (("dims", self.dims, 0), ("extents", self.extents, 1)):
             if not isinstance(sizes, Mapping):
                 raise ConfigError(f"CompileOptions.{what}: must be a mapping of names to sizes, got {sizes!r}")
-            for name, size in sizes.items():
-                if isinstance(size, bool) or not isinstance(size, int) or size < least:
-                    raise ConfigError(f"CompileOptions.{what}: {name!r} must be an int >= {least}, got {size!r}")
+            plain = {name: as_int(size) for name, size in sizes.items()}
+            for name, n in plain.items():
+                if n is None or n < least:
+                    raise ConfigError(f"CompileOptions.{what}: {name!r} must be an int >= {least}, got {sizes[name]!r}")
+            object.__setattr__(self, what, plain)
         if self.denormals not in ("keep", "zero"):
             raise ConfigError(f"CompileOptions.denormals: must be 'keep' or 'zero', got {self.denormals!r}")
         if self.busy not in ("raise", "wait"):

@@ -125,6 +125,10 @@ def test_bench_against_onnxruntime_prints_the_ratio(model: Path, capsys: pytest.
     (["-i", "x=some"], "must be a .npy file, 'random', 'zeros' or a number"),
     (["-i", "x=missing.npy"], "missing.npy"),
     (["-d", "n=-1"], "must be a whole number"),
+    (["-d", "n=²"], "must be a whole number"),
+    (["-d", "n=" + "9" * 5000], "must be a whole number"),
+    (["-d", "n=100000000000"], "must fit this machine's"),
+    (["-d", "n=100000000000", "-i", "x=zeros"], "must fit this machine's"),
     (["-t", "0"], "must be a positive int"),
 ])
 def test_errors_are_one_line_and_status_2(
@@ -135,6 +139,17 @@ def test_errors_are_one_line_and_status_2(
     assert err.startswith("error: ")
     assert message in err
     assert "Traceback" not in out + err
+
+
+@pytest.mark.parametrize(("text", "want"), [("", "error: out of memory\n"), ("no 8 GiB", "error: no 8 GiB\n")])
+def test_memory_that_runs_out_is_an_error(
+    model: Path, text: str, want: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError(*filter(None, [text]))
+
+    monkeypatch.setattr("rlx.cli.session.load", fail)
+    assert call(capsys, "run", model, "-q") == (2, "", want)
 
 
 def test_missing_and_foreign_files_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -227,6 +227,31 @@ def test_bad_names_are_refused(call, match: str) -> None:  # type: ignore[no-unt
         call(g)
 
 
+@pytest.mark.parametrize("call", [rlx.grad, rlx.vjp])
+def test_what_is_no_graph_is_refused(call) -> None:  # type: ignore[no-untyped-def]
+    g = rlx.Graph("g")
+    g.output("y", ops.tanh(g.input("x", ())))
+    for given in (rlx.compile(g), "x", None):
+        with pytest.raises(rlx.ConfigError, match=f"{call.__name__}: must be given a Graph, got {type(given).__name__}"
+                                                  "\nhint: "):
+            call(given)
+
+
+def test_names_of_gradients_of_gradients_are_free() -> None:
+    g = rlx.Graph("g")
+    x = g.input("x", ())
+    g.output("y", x * x * x)
+    first = rlx.grad(g)
+    third = rlx.grad(rlx.grad(first, output="grad_x"), output="grad_x_2")
+    got = rlx.compile(third).run({"x": F(2)})
+    assert {n: float(v) for n, v in got.items()} == {"y": 8, "grad_x": 12, "grad_x_2": 12, "grad_x_3": 6}
+    again = rlx.vjp(rlx.vjp(g))
+    assert [v.node.name for v in again.inputs] == ["x", "d_y", "d_y_2", "d_grad_x"]
+    assert list(again.outputs) == ["y", "grad_x", "grad_x_2", "grad_d_y"]
+    got = rlx.compile(again).run({"x": F(2), "d_y": F(1), "d_y_2": F(1), "d_grad_x": F(10)})
+    assert {n: float(v) for n, v in got.items()} == {"y": 8, "grad_x": 12, "grad_x_2": 12 + 120, "grad_d_y": 120}
+
+
 def test_what_has_no_derivative_is_named() -> None:
     g = rlx.Graph("g")
     x = g.input("x", (4, 4))

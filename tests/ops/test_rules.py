@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import rlx
 from rlx import dtypes, ops
 from rlx.errors import GraphError
 from rlx.ir.graph import Graph
@@ -10,6 +11,7 @@ from rlx.ir.opdef import OpDef, result_arrays
 from rlx.ops import TABLE
 from rlx.testing.optest import build, cases, samples_of
 
+F32 = np.float32
 ROWS = [pytest.param(op, id=op.name) for op in TABLE.values() if not op.internal]
 
 
@@ -84,3 +86,27 @@ def test_float8_is_claimed_or_refused_with_a_hint(op: OpDef) -> None:
     with pytest.raises(GraphError, match=r"f8e4m3fn.*\nhint: float8 is stored") as caught:
         graph.emit(op, values, samples_of(op, first)[0].attrs, name="here")
     assert "(node 'here')\nhint" in str(caught.value)
+
+
+@pytest.mark.parametrize(("a", "b", "want"), [
+    ("x", 0, F32), (0.5, "x", F32), (1.0, 0.0, F32), (1, 0.5, F32), (1, 0, np.int64), (True, False, np.bool_),
+    (np.zeros(3, np.float64), 0, np.float64), (1, np.ones(3, np.int32), np.int32), (1j, 0.5, np.complex64),
+])
+def test_numbers_that_where_chooses_take_the_type_of_the_other(a, b, want):
+    x = np.array([-1.0, 0.0, 2.0], F32)
+    g = rlx.Graph("g")
+    v = g.input("x", (3,))
+    chosen = [v if isinstance(i, str) else i for i in (a, b)]
+    g.output("y", ops.where(v > 0.0, *chosen))
+    y = rlx.compile(g).run({"x": x})["y"]
+    assert y.dtype == want
+    np.testing.assert_array_equal(y, np.where(x > 0, *(x if isinstance(i, str) else i for i in (a, b))))
+
+
+def test_where_takes_a_condition_that_is_a_constant():
+    g = rlx.Graph("g")
+    x = g.input("x", (3,))
+    g.output("y", ops.where(True, x, 0))
+    assert rlx.compile(g).run({"x": np.ones(3, F32)})["y"].tolist() == [1, 1, 1]
+    with pytest.raises(rlx.TypeRuleError, match="operand types must match, got"):
+        ops.where(x > 0, x, np.zeros(3))

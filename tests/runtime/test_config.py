@@ -8,6 +8,7 @@ import pytest
 
 import rlx
 from rlx import config, ops
+from rlx.options import MAX_THREADS, available_cpus, default_threads
 from rlx.testing.files import feed, mlp
 
 
@@ -19,7 +20,6 @@ def graph() -> rlx.Graph:
 
 BAD = {
     "RLX_NUM_THREADS": ["0", "-1", "2.5", "two", "1e3", "²"],
-    "OMP_NUM_THREADS": ["0", "all"],
     "RLX_ISA": ["sse", "AVX2", "avx-512"],
     "RLX_OPTIMIZE": ["2", "maybe"],
     "RLX_DISABLE": [",", "simplify,,"],
@@ -41,6 +41,37 @@ def test_r81_a_value_that_cannot_be_read_is_an_error(name: str, text: str, monke
         config.read(name)
     with pytest.raises(rlx.ConfigError, match=name):
         rlx.RuntimeConfig.current()
+
+
+@pytest.mark.parametrize(("text", "want"), [("3", 3), ("4,2", 4), (" 5 , 1", 5), ("0", None), ("all", None),
+                                            (",", None), ("²", None), ("-1,2", None), ("1" * 5000, None)])
+def test_of_a_list_in_omp_num_threads_the_first_counts_and_junk_is_ignored(
+    text: str, want: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RLX_NUM_THREADS", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    assert rlx.RuntimeConfig.current()["OMP_NUM_THREADS"] == want
+    assert default_threads() == (want or min(available_cpus(), MAX_THREADS))
+    assert rlx.compile(graph()).run({"x": np.zeros(4, np.float32)})["y"].tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("field", "given", "want"), [
+    ("dims", {"n": np.int64(2)}, {"n": 2}), ("extents", {"n": np.uint8(4)}, {"n": 4}), ("threads", np.int32(2), 2),
+])
+def test_sizes_and_counts_are_whatever_is_an_index(field: str, given: object, want: object) -> None:
+    got = getattr(rlx.CompileOptions(**{field: given}), field)
+    assert got == want
+    assert all(type(n) is int for n in (got.values() if isinstance(got, dict) else [got]))
+
+
+@pytest.mark.parametrize("bad", [True, np.True_, 2.0, np.float64(2), "2", None])
+def test_bools_and_fractions_are_no_sizes(bad: object) -> None:
+    for field in ("dims", "extents"):
+        with pytest.raises(rlx.ConfigError, match=f"CompileOptions.{field}: 'n' must be an int"):
+            rlx.CompileOptions(**{field: {"n": bad}})
+    if bad is not None:
+        with pytest.raises(rlx.ConfigError, match=r"CompileOptions.threads: must be a positive int"):
+            rlx.CompileOptions(threads=bad)
 
 
 @pytest.mark.parametrize("name", [n for n in BAD if config.VARIABLES[n].option])

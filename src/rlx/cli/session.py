@@ -1,6 +1,7 @@
 """What the commands share: progress, loading, inputs made from what the model declares."""
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx import dtypes
-from rlx.errors import ConfigError, RlxError
+from rlx.errors import ConfigError, RlxError, SizeError
 from rlx.loading import load
-from rlx.options import CompileOptions
+from rlx.options import CompileOptions, machine_bytes
 from rlx.records import record, replace
 
 Array = npt.NDArray[Any]
@@ -104,11 +105,13 @@ def make_inputs(
     ------
     ConfigError
         An option names no input, or its value cannot be read.
+    SizeError
+        An input that is made up does not fit this machine's memory.
     """
     sizes: dict[str, int] = {}
     for name, text in _pairs(dims, "--dim").items():
-        if not text.isdigit():
-            raise ConfigError(f"--dim: size {name!r} must be a whole number, got {text!r}")
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise ConfigError(f"--dim: size {name!r} must be a whole number below 10**18, got {text!r}")
         sizes[name] = int(text)
     places = {f"{n}.{i}": d for n, port in declared.items() for i, d in enumerate(port.shape or ())}
     known = list(dict.fromkeys(d if isinstance(d, str) else p for p, d in places.items() if not isinstance(d, int)))
@@ -157,10 +160,13 @@ def _value(name: str, port: Declared, text: str, sizes: Mapping[str, int], rng: 
         raise ConfigError(f"--input {name}: an input of kind {port.kind} cannot be made up; use the Python interface")
     shape = tuple(_size(name, i, d, sizes, guessed) for i, d in enumerate(port.shape or ()))
     if port.dtype == "string":
+        _check_memory(name, port.dtype, shape, 8)
         return np.full(shape, "" if text in ("random", "zeros") else text, object)
     known = dtypes.BY_NAME.get(port.dtype)
     if known is None:
         raise ConfigError(f"--input {name}: element type {port.dtype} cannot be made up; give a .npy file")
+    drawn = 8 if text == "random" else 0  # random numbers are f64 or i64 first
+    _check_memory(name, port.dtype, shape, known.numpy.itemsize + drawn)
     if text == "zeros":
         return np.zeros(shape, known.numpy)
     if text == "random":
@@ -173,6 +179,13 @@ def _value(name: str, port: Declared, text: str, sizes: Mapping[str, int], rng: 
         raise ConfigError(
             f"--input {name}: must be a .npy file, 'random', 'zeros' or a number of {port.dtype}, got {text!r}"
         ) from None
+
+
+def _check_memory(name: str, dtype: str, shape: tuple[int, ...], each: int) -> None:
+    need = math.prod(shape) * each
+    if need > machine_bytes():
+        raise SizeError(f"--input {name}: must fit this machine's {machine_bytes():,} bytes, "
+                        f"got {dtype}{list(shape)}, which takes {need:,}\nhint: --dim sets open sizes")
 
 
 def _size(name: str, axis: int, dim: int | str | None, sizes: Mapping[str, int], guessed: list[str]) -> int:

@@ -1,9 +1,10 @@
 """Reverse-mode derivatives of graphs: `vjp` and `grad` make a graph that also computes gradients."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from itertools import count
 from typing import Any
 
-from rlx.errors import GraphError
+from rlx.errors import ConfigError, GraphError
 from rlx.gradients.rules import full, rule_of, written
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 
@@ -27,16 +28,21 @@ def vjp(graph: Graph, wrt: Iterable[str] | None = None, outputs: Iterable[str] |
     Graph
         It has one more input `d_<output>` for each of `outputs`, of its type, and after the outputs of the graph one
         more output `grad_<name>` for each of `wrt`. An input that no output depends on has the gradient 0.
+        A name that the graph has already gets the first free number: `grad_x_2`, `d_y_2`.
 
     Raises
     ------
     GraphError
         A name is unknown or has no float type, or a node on the way has no derivative; lists all of those.
+    ConfigError
+        It is not given a `Graph`.
     """
+    _check_graph(graph, "vjp")
     made = _Backward(graph, _names(wrt, "wrt"), _names(outputs, "outputs"))
     for name in made.outputs:
         like = made.graph.outputs[name]
-        made.seed(name, made.graph.input(f"d_{name}", like.shape, like.dtype))
+        free = _free(f"d_{name}", {v.node.name for v in (*made.graph.inputs, *made.graph.params)})
+        made.seed(name, made.graph.input(free, like.shape, like.dtype))
     return made.finish()
 
 
@@ -55,13 +61,17 @@ def grad(graph: Graph, wrt: Iterable[str] | None = None, output: str | None = No
     Returns
     -------
     Graph
-        After the outputs of the graph it has an output `grad_<name>` for each of `wrt`.
+        After the outputs of the graph it has an output `grad_<name>` for each of `wrt`; `grad_<name>_2` and so on
+        where the graph has an output of that name, as one that `grad` made.
 
     Raises
     ------
     GraphError
         As `vjp`, and if the output is not one number.
+    ConfigError
+        It is not given a `Graph`.
     """
+    _check_graph(graph, "grad")
     name = next(iter(graph.outputs), None) if output is None and len(graph.outputs) == 1 else output
     if name is None:
         raise GraphError(f"grad: output must name one of {list(graph.outputs)}, got {output!r}")
@@ -133,6 +143,17 @@ def _walk(nodes: Iterable[Node], gradients: dict[Value, Value], place: str) -> N
                                  f"type {operand.type}, got {gradient.type}")
             known = gradients.get(operand)
             gradients[operand] = gradient if known is None else known + gradient
+
+
+def _check_graph(graph: Any, place: str) -> None:
+    if not isinstance(graph, Graph):
+        raise ConfigError(f"{place}: must be given a Graph, got {type(graph).__name__}"
+                          f"\nhint: rlx.compile(rlx.{place}(graph)) differentiates first, then compiles")
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """The name, or where it is taken the first of `name_2`, `name_3`, ... that is not."""
+    return name if name not in taken else next(n for i in count(2) if (n := f"{name}_{i}") not in taken)
 
 
 def _names(given: Iterable[str] | None, what: str) -> tuple[str, ...] | None:
@@ -218,5 +239,5 @@ class _Backward:
         for name in self.wrt:
             leaf = self.leaves[name]
             known = self.gradients.get(leaf)
-            self.graph.output(f"grad_{name}", full(leaf, 0) if known is None else known)
+            self.graph.output(_free(f"grad_{name}", self.graph.outputs), full(leaf, 0) if known is None else known)
         return self.graph

@@ -249,7 +249,8 @@ class OpDef:
     traits : frozenset of str
         `elementwise`, `commutative`, `view`, `random`, `stateful`, `dynamic`
         (a result's size depends on data), `movement` (copies values only),
-        `constants` (all operands but the first must be constants).
+        `constants` (all operands but the first must be constants), `chooses` (the first operand
+        only chooses among the others: a Python number takes their element type, not its).
     decompose : callable, optional
         ``decompose(*values, **attrs)``: the op in terms of others, for ops
         without a kernel.
@@ -353,7 +354,8 @@ class OpDef:
         """Emit a node; returns its Value, or a tuple of Values for several results.
 
         Operands may be Values, or arrays and numbers, which become constants
-        (a Python number takes the element type of the other operands).
+        (a Python number takes the element type of the other operands; where `where` chooses
+        between two numbers, they are f32 if one is a float, else i64).
 
         Raises
         ------
@@ -366,12 +368,15 @@ class OpDef:
             if isinstance(last, (list, tuple)):
                 inputs = (*inputs[:-1], *last)
         owner, dtype = graph, None
-        for item in inputs:
+        chooser = 0 if self.has("chooses") else -1
+        for i, item in enumerate(inputs):
             if isinstance(item, value):
                 if owner is None:
                     owner = item.graph
-                if dtype is None:
+                if dtype is None and i != chooser:
                     dtype = item.type.dtype
+        if chooser == 0 and dtype is None:
+            dtype = _type_of_constants(inputs[1:])
         if owner is None:
             raise GraphError(
                 f"{self.name}: an operand must be a Value of a graph, got {[type(i).__name__ for i in inputs]}"
@@ -379,14 +384,26 @@ class OpDef:
             )
         values = [
             item if item is None or (isinstance(item, value) and item.graph is owner)
-            else owner.as_value(item, dtype, self.name)
-            for item in inputs
+            else owner.as_value(item, None if i == chooser else dtype, self.name)
+            for i, item in enumerate(inputs)
         ]
         outputs = owner.emit(self, values, attrs, name=name)
         return outputs[0] if len(outputs) == 1 else outputs
 
 
 OpDef.__doc__ = _Doc(OpDef.__doc__)  # type: ignore[assignment]
+
+
+def _type_of_constants(items: Sequence[Any]) -> DType | None:
+    """The element type that Python numbers take where no operand is a Value: that of an array beside them."""
+    for item in items:
+        if isinstance(item, np.ndarray):
+            return dtypes.of_array(item)
+    numbers = [item for item in items if isinstance(item, (bool, int, float, complex))]
+    if not numbers or all(isinstance(item, bool) for item in numbers):
+        return None
+    kind = np.result_type(*(type(item) for item in numbers)).kind
+    return {"f": dtypes.f32, "c": dtypes.c64}.get(kind, dtypes.i64)
 
 
 def result_arrays(result: Any) -> tuple[Array, ...]:

@@ -163,7 +163,7 @@ def _where_samples(dtype: DType, rng: Rng) -> list[Sample]:
 
 where = OpDef(
     "where", ("condition", "a", "b"), _infer_where, np.where, "a where the condition holds, else b.",
-    dtypes=dtypes.ALL, traits=frozenset({"elementwise"}), samples=_where_samples, tolerance=EXACT,
+    dtypes=dtypes.ALL, traits=frozenset({"elementwise", "chooses"}), samples=_where_samples, tolerance=EXACT,
 )
 
 
