@@ -163,7 +163,7 @@ class CancelledError(ExecutionError):
 
 
 class FormatError(RlxError, ValueError):
-    """A file is not what it claims to be, or is damaged: ONNX, GGUF, ahead-of-time.
+    """A file is not what it claims to be, or is damaged: ONNX, ahead-of-time.
 
     Remedy: the text says which field of the file is wrong; fetch or export it again.
     """

@@ -64,7 +64,7 @@ def load(source: Any, threads: int | None = None, options: "CompileOptions | Non
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".rlx"):
         raise FormatError(f"load: {os.fspath(source)!r} must be an ahead-of-time file of rlx, got other bytes")
     if head.startswith(b"GGUF"):
-        raise FormatError("load: a GGUF file holds tensors and no graph; open it with rlx.gguf.open")
+        raise FormatError("load: a GGUF file holds tensors and no graph, and is not read yet")
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         raise FormatError("load: the model must be an ONNX or ahead-of-time file, got a zip archive"
                           "\nhint: wheels, .npz and PyTorch files are zip archives; give the model inside one")

@@ -434,3 +434,25 @@ def test_an_array_does_not_become_a_value_in_place() -> None:
 def test_a_graph_value_is_no_input_of_a_run(exe: rlx.CompiledGraph) -> None:
     with pytest.raises(BindingError, match="must be an array of f32, got Value"):
         exe.run({"x": rlx.Graph("g").input("v", (2, 3))})
+
+
+@pytest.mark.parametrize("build", [
+    lambda x, a: ops.tanh(x) + a, lambda x, a: x * a, lambda x, a: x @ a[:, None], lambda x, a: ops.where(x > 0, a, x),
+])
+def test_a_constant_is_what_the_array_was(build: Any) -> None:
+    array = np.arange(1, 5, dtype=np.float32)
+    kept = array.copy()
+    g, h = rlx.Graph("now"), rlx.Graph("kept")
+    g.output("y", build(g.input("x", (4,)), array))
+    h.output("y", build(h.input("x", (4,)), kept))
+    array[:] = 9
+    exe = rlx.compile(g)
+    array[:] = 99
+    x = np.linspace(-1, 1, 4, dtype=np.float32)
+    assert exe.run({"x": x})["y"].tobytes() == rlx.compile(h).run({"x": x})["y"].tobytes()
+
+
+def test_a_read_only_constant_is_not_copied() -> None:
+    array = np.ones(1000, np.float32)
+    array.flags.writeable = False
+    assert rlx.Graph("g").constant(array).array is array

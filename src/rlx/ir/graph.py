@@ -233,7 +233,7 @@ class Graph:
         return value
 
     def constant(self, array: Any, dtype: Any = None, name: str | None = None) -> Value:
-        """Put an array into the graph. It is not copied; do not change it afterwards."""
+        """Put an array into the graph: its values of now. A read-only array is kept as it is, others are copied."""
         if (trace := trace_of(array)) is not None:
             trace.end("a constant is made from the extent")
         try:
@@ -247,6 +247,9 @@ class Graph:
         check_size(TensorType(kind, data.shape), "constant")
         if kind.kind == "b":
             data = clean_bools(data)
+        if data.flags.writeable and np.may_share_memory(data, array if isinstance(array, np.ndarray) else data):
+            data = data.copy()
+            data.flags.writeable = False
         node = Node(CONSTANT, (), {}, self.unique_name(name or "const"), "")
         value = self._add(node, [TensorType(kind, data.shape)])[0]
         value._array = data
