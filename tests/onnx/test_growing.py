@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import rlx
-from rlx.errors import BindingError, BindingTypeError, UnknownNameError
+from rlx.errors import BindingError, BindingTypeError, SizeError, UnknownNameError
 from rlx.onnx import Model
 from rlx.testing.onnx_decoder import decoder
 from rlx.testing.onnx_models import model
@@ -193,6 +193,8 @@ def test_errors_name_what_is_wrong() -> None:
     m = load(decoder())
     with pytest.raises(BindingError, match="capacity must be a positive int, got 0"):
         m.bind_caches(0)
+    with pytest.raises(SizeError, match=r"0\.key.* must fit this machine's .*\nhint: give a smaller"):
+        m.bind_caches(2**40)
     with pytest.raises(BindingError, match="an input that an output puts rows behind"):
         m.bind_handle("past_key_values.0.key", np.zeros((1, 2, 0, 8), F), axis=1, capacity=4)
     with pytest.raises(BindingError, match="an input that an output puts rows behind"):

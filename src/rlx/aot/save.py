@@ -234,8 +234,9 @@ def save_model(
     if portable:
         plans = {key: root for key, root in plans.items() if _can_be_saved(root)}
     elif not any(step.children for step in plans.values()):
-        raise BindingError(f"model {model.name!r}: must have been compiled for some shapes before it is saved, got none"
-                           "\nhint: save(path, inputs={...}) runs it once first")
+        raise BindingError(f"model {model.name!r}: must have been compiled for some shapes before it is saved or "
+                           "pickled, got none\n"
+                           "hint: run it once, or save(path, inputs={...}); runs over bound caches do not count")
     segments = _segments(plans.values())
     level = segments[0].variant.compiled.table.level if segments else "baseline"
     content = _Content("model", model.name, level)

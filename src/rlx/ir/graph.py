@@ -146,6 +146,8 @@ class Graph:
     name : str
     """
 
+    _copies = True  # arrays that somebody else may change
+
     def __init__(self, name: str = "graph") -> None:
         self.name = name
         self.nodes: list[Node] = []
@@ -247,7 +249,8 @@ class Graph:
         check_size(TensorType(kind, data.shape), "constant")
         if kind.kind == "b":
             data = clean_bools(data)
-        if data.flags.writeable and np.may_share_memory(data, array if isinstance(array, np.ndarray) else data):
+        shared = not isinstance(array, np.ndarray) or np.may_share_memory(data, array)
+        if self._copies and shared and data.flags.writeable:
             data = data.copy()
             data.flags.writeable = False
         node = Node(CONSTANT, (), {}, self.unique_name(name or "const"), "")

@@ -50,6 +50,8 @@ class TraceGraph(Graph):
         A size is followed (`rlx.ir.traced`): arrays made from it are known at every extent, and are not constants.
     """
 
+    _copies = False  # arrays of a file, and made from them: told by identity, and nobody else has them
+
     def __init__(self, name: str, trace: Trace | None = None) -> None:
         super().__init__(name)
         self.trace = trace

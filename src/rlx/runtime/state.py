@@ -1,5 +1,6 @@
 """Handles: arrays that an executable keeps between runs, and the links that feed them (docs/adr/0008-state.md)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,12 +10,13 @@ from rlx import dtypes
 from rlx._kernels import _interp
 from rlx._kernels._cells import Cell, Wiring, feed
 from rlx.dtypes import DType
-from rlx.errors import BindingError, BindingTypeError, UnknownNameError
+from rlx.errors import BindingError, BindingTypeError, SizeError, UnknownNameError
 from rlx.ir.graph import PARAM, Graph, Rewriter
 from rlx.ir.opdef import Array
 from rlx.ir.types import TensorType
 from rlx.lower.inplace import over_inputs
 from rlx.lower.program import Port
+from rlx.machine import machine_bytes
 from rlx.records import record
 from rlx.runtime.binding import fit, nearest, shape_of
 from rlx.runtime.staged import Staged
@@ -180,7 +182,11 @@ class Handles:
         n = value.shape[axis]
         if n > room:
             raise BindingError(f"{what}: at most {room} of axis {axis} must be valid, got {n}")
-        memory = np.zeros((*value.shape[:axis], room, *value.shape[axis + 1 :]), value.dtype)
+        shape = (*value.shape[:axis], room, *value.shape[axis + 1 :])
+        if math.prod(shape) * value.itemsize > machine_bytes():
+            raise SizeError(f"{what}: memory for {list(shape)} of {value.dtype} must fit this machine's "
+                            f"{machine_bytes():,} bytes\nhint: give a smaller capacity")
+        memory = np.zeros(shape, value.dtype)
         memory[(slice(None),) * axis + (slice(0, n),)] = value
         users = [k for k, c in self.cells.items() if c.length is not None and c.length is self.cells.get(length)]
         return Cell(memory, axis, self._length(length, n, value.shape, axis, what, users == [name]))
