@@ -110,3 +110,11 @@ def test_where_takes_a_condition_that_is_a_constant():
     assert rlx.compile(g).run({"x": np.ones(3, F32)})["y"].tolist() == [1, 1, 1]
     with pytest.raises(rlx.TypeRuleError, match="operand types must match, got"):
         ops.where(x > 0, x, np.zeros(3))
+
+
+def test_stack_takes_a_list():
+    g = rlx.Graph("g")
+    x = g.input("x", (3,))
+    assert ops.stack((x, x), 1).shape == (3, 2)
+    with pytest.raises(rlx.TypeRuleError, match=r"stack: must be given a list .* then the axis, got Value\nhint:"):
+        ops.stack(x, x)

@@ -189,11 +189,24 @@ def test_R32_precision_is_honoured_or_refused(bad):
         assert isinstance(rlx.CompileOptions(precision=good).precision, PrecisionPolicy)
 
 
+def test_policies_name_registered_ops():
+    with pytest.raises(rlx.ConfigError, match="must name ops"):
+        PrecisionPolicy(ops={"t.precise": rlx.f16})
+    rlx.register_op("t.precise", inputs=("x",), reference=lambda x: x)
+    try:
+        assert PrecisionPolicy(ops={"t.precise": rlx.f16}).ops == {"t.precise": rlx.f16}
+    finally:
+        rlx.unregister_op("t.precise")
+
+
 def test_policies_that_make_no_sense_are_refused():
     for make, message in (
         (lambda: PrecisionPolicy(compute=rlx.f64), "PrecisionPolicy.compute: must be f32, f16 or bf16, got"),
         (lambda: PrecisionPolicy(ops={"relu": "i8"}), r"PrecisionPolicy.ops\['relu'\]: must be f32, f16 or bf16"),
         (lambda: PrecisionPolicy(ops=3), "must be a mapping"),
+        (lambda: PrecisionPolicy.custom({}, ops={"expp": rlx.f16}),
+         r"must name ops.*'expp'\nhint: did you mean .*'exp'"),
+        (lambda: PrecisionPolicy(ops={3: rlx.f16}), "must name ops.*got 3"),
         (lambda: PrecisionPolicy.custom({"matmul": "f16"}), "kinds must be of"),
         (lambda: PrecisionPolicy.preset("o1"), "must be one of"),
     ):

@@ -232,6 +232,16 @@ def test_bucket_that_a_graph_cannot_have_says_why() -> None:
         cache.run({"x": np.ones((3, 2), np.float32)})
 
 
+def test_sizes_of_a_bucket_are_named() -> None:
+    cache = rlx.BucketedCompileCache(layer(), {"seq": (8,)})
+    assert cache.bucket({"seq": 3, "batch": 2}) == {"seq": 8}
+    wrong = r"must name \['seq'\], got \['sec'\]\nhint: \['seq'\] missing, \['sec'\] not among them"
+    with pytest.raises(rlx.BindingError, match=wrong):
+        cache.bucket({"sec": 3})
+    with pytest.raises(rlx.BindingError, match=r"must name \['seq'\], got \[\]\nhint: \['seq'\] missing$"):
+        cache.executable({})
+
+
 def test_table_of_positions_is_cut_to_each_size() -> None:
     g = rlx.Graph("g")
     x, table = g.input("x", ("n", 3)), g.param("table", ("n", 3))

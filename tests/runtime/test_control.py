@@ -347,3 +347,18 @@ def test_a_loop_can_be_cancelled_and_raises_for_its_node():
     for _ in range(2):
         with pytest.raises(ZeroDivisionError, match="node 'ratio'"):
             exe.run({"s": np.int64(7)})
+
+
+def test_values_that_are_counted_but_not_given_are_told():
+    body = rlx.Graph("body")
+    body.input("i", (), rlx.i64)
+    s = body.input("s", (), rlx.f32)
+    body.output("go", body.constant(np.asarray(True)))
+    body.output("s", s + 1.0)
+    g = rlx.Graph("g")
+    n, s = g.constant(np.int64(3)), g.input("s", ())
+    for wrong in (2, -1):
+        with pytest.raises(rlx.TypeRuleError, match=rf"loop: .*n_carried={wrong}, 1 given"):
+            ops.loop(n, None, s, body=body, n_carried=wrong)
+    with pytest.raises(rlx.TypeRuleError, match=r"scan: .*n_carried=1, n_xs=1, 1 given"):
+        ops.scan(s, body=body, n_carried=1, n_xs=1)

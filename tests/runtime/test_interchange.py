@@ -107,10 +107,9 @@ def test_r84_the_declared_type_of_an_output_never_changes(optimize: bool) -> Non
 def test_the_manifest_names_all_types() -> None:
     m = same(rlx.bf16).io_manifest
     assert (m.output_dtype(0), m.output_dtype("y"), m.params) == (rlx.bf16, rlx.bf16, {"p": rlx.bf16})
-    with pytest.raises(IndexError):
-        m.output_dtype(1)
-    with pytest.raises(KeyError):
-        m.output_dtype("z")
+    for bad in (1, -2, "z", 0.5):
+        with pytest.raises(rlx.UnknownNameError, match=rf"output_dtype: .*one of \['y'\].*got {bad!r}"):
+            m.output_dtype(bad)  # type: ignore[arg-type]
     assert str(m) == "inputs: x: bf16\nparams: p: bf16\noutputs: y: bf16"
 
 

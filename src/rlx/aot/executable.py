@@ -78,7 +78,10 @@ def read_graph(body: Any, file: File) -> Graph:
     """
     with malformed(file.name):
         constants = {str(k): decode(v, file.container) for k, v in body["constants"].items()}
-        graph = parse_graph(body["text"], constants)
+        try:
+            graph = parse_graph(body["text"], constants)
+        except FormatError as error:
+            raise FormatError(f"{file.name}: {error}") from error
         graph.metadata = {str(k): str(v) for k, v in body["metadata"].items()}
         return graph
 

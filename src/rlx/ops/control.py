@@ -92,6 +92,12 @@ cond = OpDef(
 # ------------------------------------------------------------------------- loop
 
 
+def _check_counts(op: str, values: Sequence[TensorType], **counts: int) -> None:
+    if min(counts.values()) < 0 or sum(counts.values()) > len(values):
+        wanted = ", ".join(f"{name}={n}" for name, n in counts.items())
+        raise TypeRuleError(f"{op}: as many values must be given as are counted, got {wanted}, {len(values)} given")
+
+
 def _loop_parts(body: Graph, n_carried: int) -> tuple[list[TensorType], list[TensorType]]:
     """Types of the carried results and of the stacked ones."""
     outs = [v.type for v in body.outputs.values()]
@@ -112,6 +118,7 @@ def _infer_loop(
         _scalar("loop", "the condition", start, dtypes.bool_)
     if trips is None and bound is None and start is None:
         raise TypeRuleError("loop: a trip count, a bound or a condition must be given, got none")
+    _check_counts("loop", values, n_carried=n_carried)
     _check_body("loop", "body", body, (TensorType(dtypes.i64, ()), *values))
     if not body.outputs or next(iter(body.outputs.values())).type != TensorType(dtypes.bool_, ()):
         raise TypeRuleError("loop: the first output of the body must be one bool (go on?), got something else")
@@ -184,8 +191,9 @@ loop = OpDef(
 def _infer_scan(
     *values: TensorType, body: Any, n_carried: int, n_xs: int, length: int | None, reverse: bool
 ) -> tuple[TensorType, ...]:
+    _check_counts("scan", values, n_carried=n_carried, n_xs=n_xs)
     xs = values[n_carried : n_carried + n_xs]
-    if len(xs) != n_xs or any(t.rank == 0 for t in xs):
+    if any(t.rank == 0 for t in xs):
         raise TypeRuleError(f"scan: {n_xs} scanned values of rank >= 1 must be given, got {list(xs)}")
     lengths = {t.shape[0] for t in xs} | ({length} if length is not None else set())
     if len(lengths) != 1:

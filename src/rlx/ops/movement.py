@@ -580,7 +580,16 @@ def split(x: Any, sizes: int | Sequence[AnyDim], axis: int = 0) -> tuple[Any, ..
 
 
 def stack(values: Sequence[Any], axis: int = 0) -> Any:
-    """Values of one shape side by side along a new axis."""
+    """Values of one shape side by side along a new axis.
+
+    Raises
+    ------
+    TypeRuleError
+        It is not given a list of values, or the list is empty.
+    """
+    if not isinstance(values, Sequence):
+        raise TypeRuleError(f"stack: must be given a list of values, then the axis, got {type(values).__name__}"
+                            "\nhint: ops.stack([a, b], axis)")
     if not values:
         raise TypeRuleError("stack: at least one value must be given, got none")
     axis = normal_axis(axis, values[0].rank + 1, "stack")

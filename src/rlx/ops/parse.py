@@ -266,7 +266,8 @@ def _graph(r: _Reader, constants: Mapping[str, Array]) -> Graph:
             )
             made = graph.emit(TABLE[op_name], operands, attrs, name=stem, loc="", fresh=fresh)
         else:
-            raise FormatError(f"graph text: no op {op_name!r}")
+            raise FormatError(f"graph text: no op {op_name!r}"
+                              "\nhint: if it is an op of your own, call rlx.register_op first")
         if [v.type for v in made] != types:
             raise FormatError(f"graph text: %{stem} must have type {[v.type for v in made]}, got {types}")
         known.update(zip(names, made, strict=True))

@@ -4,7 +4,7 @@ Arithmetic is always in f32; a half type is where values are rounded (numerics c
 policy gives a half type rounds its f32 operands once, computes in f32 and rounds its f32 results once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -76,7 +76,7 @@ class PrecisionPolicy:
     Raises
     ------
     ConfigError
-        A type is not f32, f16 or bf16.
+        A type is not f32, f16 or bf16, or `ops` names one that is neither of rlx nor registered.
     """
 
     compute: DType = f32
@@ -93,6 +93,8 @@ class PrecisionPolicy:
             object.__setattr__(self, what, _type(getattr(self, what), f"PrecisionPolicy.{what}"))
         if not isinstance(self.ops, Mapping):
             raise ConfigError(f"PrecisionPolicy.ops: must be a mapping of op names to types, got {self.ops!r}")
+        if self.ops:
+            _check_ops(self.ops)
         object.__setattr__(self, "ops", {k: _type(v, f"PrecisionPolicy.ops[{k!r}]") for k, v in self.ops.items()})
         object.__setattr__(self, "force_f32", frozenset(self.force_f32))
 
@@ -116,7 +118,7 @@ class PrecisionPolicy:
         Raises
         ------
         ConfigError
-            A kind is unknown, or a type is not f32, f16 or bf16.
+            A kind or an op is unknown, or a type is not f32, f16 or bf16.
         """
         known = (*CATEGORIES, "storage")
         unknown = [k for k in kinds if k not in known]
@@ -148,6 +150,17 @@ class PrecisionPolicy:
     def __str__(self) -> str:
         kinds = ", ".join(f"{c}={getattr(self, c)}" for c in (*CATEGORIES, "storage"))
         return f"{self.name} ({kinds})"
+
+
+def _check_ops(names: Iterable[Any]) -> None:
+    from rlx.ops import FAMILY, TABLE
+    from rlx.ops._nearest import nearest
+
+    for name in names:
+        if name not in FAMILY and name not in TABLE:
+            near = nearest(str(name), TABLE)
+            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "ops.TABLE lists all"
+            raise ConfigError(f"PrecisionPolicy.ops: must name ops, registered ones too, got {name!r}\nhint: {hint}")
 
 
 def _type(value: Any, where: str) -> DType:

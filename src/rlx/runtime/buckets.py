@@ -290,8 +290,13 @@ def pick(buckets: Mapping[str, Sequence[int]], sizes: Mapping[str, int], what: s
     Raises
     ------
     BindingError
-        A size is 0 or larger than all buckets.
+        A size is missing, 0 or larger than all buckets.
     """
+    missing = [name for name in buckets if name not in sizes]
+    if missing:
+        unknown = [name for name in sizes if name not in buckets]
+        raise BindingError(f"{what}: sizes must name {list(buckets)}, got {list(sizes)}"
+                           f"\nhint: {missing} missing" + (f", {unknown} not among them" if unknown else ""))
     found = {}
     for name, ladder in buckets.items():
         n = sizes[name]

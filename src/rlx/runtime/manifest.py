@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rlx.dtypes import DType
-from rlx.errors import PassError
+from rlx.errors import PassError, UnknownNameError
 from rlx.ir.graph import Graph
 from rlx.lower.program import Port
 from rlx.records import record
@@ -34,10 +34,14 @@ class IoDtypeManifest:
 
         Raises
         ------
-        IndexError, KeyError
+        UnknownNameError
             There is no such output.
         """
-        return self.outputs[output] if isinstance(output, str) else list(self.outputs.values())[output]
+        try:
+            return self.outputs[output] if isinstance(output, str) else list(self.outputs.values())[output]
+        except (KeyError, IndexError, TypeError):
+            raise UnknownNameError(f"output_dtype: must be given an output's name, one of {list(self.outputs)}, or its "
+                                   f"position, got {output!r}") from None
 
     def check(self, inputs: Sequence[Port], outputs: Sequence[Port], graph: str) -> None:
         """Refuse a program that takes or gives other types.
