@@ -55,6 +55,18 @@ def test_a_registered_op_is_imported_by_domain_name_and_opset():
         rlx.load(bad).run({"x": x})
 
 
+def test_a_file_that_needs_an_op_names_itself_and_says_how_to_register_it(tmp_path):
+    x = np.arange(3, dtype=F)
+    data = nodes(helper.make_node("Twice", ["x"], ["y"], domain="my.domain"), feeds={"x": x})
+    rlx.register_op("t.twice", inputs=("x",), reference=lambda x: x + x, onnx=[("my.domain", "Twice", 1)])
+    rlx.load(data).save(tmp_path / "m.rlx", portable=True)
+    assert rlx.load(tmp_path / "m.rlx").run({"x": x})["y"].tolist() == [0, 2, 4]
+    rlx.unregister_op("t.twice")
+    message = r"(?s)m\.rlx.*\(my\.domain\.Twice\).*\nhint: rlx\.register_op\(\.\.\., onnx="
+    with pytest.raises(rlx.UnsupportedOpError, match=message):
+        rlx.load(tmp_path / "m.rlx").run({"x": x})
+
+
 def test_a_registered_op_goes_before_the_importers_own():
     x = np.arange(3, dtype=F)
     rlx.register_op("t.relu", inputs=("x",), reference=lambda x: x + 7, onnx=[("ai.onnx", "Relu", 1)])

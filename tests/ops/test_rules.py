@@ -90,7 +90,8 @@ def test_float8_is_claimed_or_refused_with_a_hint(op: OpDef) -> None:
 
 @pytest.mark.parametrize(("a", "b", "want"), [
     ("x", 0, F32), (0.5, "x", F32), (1.0, 0.0, F32), (1, 0.5, F32), (1, 0, np.int64), (True, False, np.bool_),
-    (np.zeros(3, np.float64), 0, np.float64), (1, np.ones(3, np.int32), np.int32), (1j, 0.5, np.complex64),
+    (np.zeros(3, np.float64), 0, np.float64), (1, np.ones(3, np.int32), np.int32),
+    (np.float16(1), 0, np.float16), (1j, 0.5, np.complex64),
 ])
 def test_numbers_that_where_chooses_take_the_type_of_the_other(a, b, want):
     x = np.array([-1.0, 0.0, 2.0], F32)
@@ -118,3 +119,6 @@ def test_stack_takes_a_list():
     assert ops.stack((x, x), 1).shape == (3, 2)
     with pytest.raises(rlx.TypeRuleError, match=r"stack: must be given a list .* then the axis, got Value\nhint:"):
         ops.stack(x, x)
+    for values in ([x, 1.0], [np.zeros(3, F32), x]):
+        with pytest.raises(rlx.TypeRuleError, match=r"stack: .* values of a graph, got (float|ndarray)\nhint:"):
+            ops.stack(values)

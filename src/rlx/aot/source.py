@@ -8,7 +8,7 @@ import numpy as np
 
 from rlx.aot.file import File, malformed
 from rlx.aot.values import Arrays
-from rlx.errors import BindingError, FormatError
+from rlx.errors import BindingError, FormatError, UnsupportedOpError
 
 if TYPE_CHECKING:
     from rlx.onnx.core import Core
@@ -94,7 +94,10 @@ class Source:
             tensors = TensorReader(container.array(spec["model"]).data, None)
             for place, number in spec["files"]:
                 tensors.give(str(place), container.array(number).data)
-            return Model(read_file(tensors.buffer), tensors, options, self._threads, self._file.title)
+            try:
+                return Model(read_file(tensors.buffer), tensors, options, self._threads, self._file.title)
+            except UnsupportedOpError as error:
+                raise UnsupportedOpError(f"{self._file.name}: {error}") from error
 
     def core(self) -> "Core":
         """Plans of its own over the same weights."""

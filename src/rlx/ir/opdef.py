@@ -397,8 +397,8 @@ OpDef.__doc__ = _Doc(OpDef.__doc__)  # type: ignore[assignment]
 def _type_of_constants(items: Sequence[Any]) -> DType | None:
     """The element type that Python numbers take where no operand is a Value: that of an array beside them."""
     for item in items:
-        if isinstance(item, np.ndarray):
-            return dtypes.of_array(item)
+        if isinstance(item, np.ndarray) or (isinstance(item, np.generic) and not isinstance(item, (float, complex))):
+            return dtypes.of_array(np.asarray(item))
     numbers = [item for item in items if isinstance(item, (bool, int, float, complex))]
     if not numbers or all(isinstance(item, bool) for item in numbers):
         return None

@@ -110,7 +110,8 @@ def check_supported(block: Block, functions: Mapping[tuple[str, str, str], Block
             if not (has_definition(node) or in_reference(node)):
                 bad.append(f"  {node.place}: domain {node.domain or 'ai.onnx'!r}, opset {node.version}")
     if bad:
-        raise UnsupportedOpError(f"ONNX: {len(bad)} node(s) cannot be imported:\n" + "\n".join(bad[:200]))
+        raise UnsupportedOpError(f"ONNX: {len(bad)} node(s) cannot be imported:\n" + "\n".join(bad[:200])
+                                 + "\nhint: rlx.register_op(..., onnx=[(domain, op, opset)]) first adds an op")
 
 
 def _metadata(proto: File) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from rlx.dtypes import DType
 from rlx.errors import TypeRuleError
 from rlx.ir.dims import AnyDim, Dim, ceil_div
 from rlx.ir.opdef import EXACT, Array, Attr, ErrorSample, OpDef, Sample
+from rlx.ir.operators import Operators
 from rlx.ir.types import TensorType, normal_axes, normal_axis
 from rlx.ops import view
 from rlx.ops._rules import Rng, data, require_rank
@@ -585,13 +586,15 @@ def stack(values: Sequence[Any], axis: int = 0) -> Any:
     Raises
     ------
     TypeRuleError
-        It is not given a list of values, or the list is empty.
+        It is not given a list of values of a graph, or the list is empty.
     """
     if not isinstance(values, Sequence):
         raise TypeRuleError(f"stack: must be given a list of values, then the axis, got {type(values).__name__}"
                             "\nhint: ops.stack([a, b], axis)")
     if not values:
         raise TypeRuleError("stack: at least one value must be given, got none")
+    if bad := [type(v).__name__ for v in values if not isinstance(v, Operators)]:
+        raise TypeRuleError(f"stack: must be given values of a graph, got {bad[0]}\nhint: graph.constant makes one")
     axis = normal_axis(axis, values[0].rank + 1, "stack")
     return view.concat(*(view.unsqueeze(v, axis) for v in values), axis=axis)
 
