@@ -102,6 +102,8 @@ def test_every_op_has_a_rule_a_decomposition_or_an_error() -> None:
     for op in TABLE.values():
         if op.internal or op.name in RULES or written(op) or F64 not in op.dtypes or op.has("control"):
             continue
+        if op.samples is None:  # registered by another test
+            continue
         sample = next((s for s in samples_of(op, F64) if s.args and isinstance(s.args[0], np.ndarray)
                        and s.args[0].dtype == np.float64), None)
         if sample is None or op.has("dynamic"):
