@@ -72,7 +72,8 @@ class CompileOptions:
     denormals : str
         `keep`, or `zero`: operands and results of arithmetic below 1.2e-38 (f64: 2.2e-308) count as 0 within a run.
         Processors take a hundred times as long for such numbers; a model whose weights or values
-        decay into them becomes faster, and rounds differently there. The caller's own mode does not change.
+        decay into them becomes faster, and rounds differently there. Ops that only select or move values
+        pass them on. The caller's own mode does not change.
     busy : str
         What a second concurrent call does: `raise` or `wait`.
     rng : RngOptions

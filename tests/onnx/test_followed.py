@@ -32,6 +32,8 @@ IDIOMS: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {
     "positions behind a start": [
         X, SHAPE, ("Add", "n two", "end", {}), ("Range", "two end one", "r", {}),
         ("Gather", "table r", "g", {"axis": 0}), ("Add", "x g", "y", {})],
+    "positions far behind a start": [X, SHAPE, ("Add", "n far_off", "end", {}), ("Range", "far_off end one", "y", {})],
+    "a range as long as a product": [X, SHAPE, ("Mul", "n n", "nn", {}), ("Range", "zero nn one", "y", {})],
     "table cut to size": [X, SHAPE, N1, ("Slice", "table i0 n1", "t", {}), ("Add", "x t", "y", {})],
     "last rows by a negative start": [("Slice", "x minus far i1", "y", {})],
     "halves": [X, SHAPE, ("Div", "n two", "h", {}), ("Unsqueeze", "h i0", "h1", {}), ("Slice", "x i0 h1 i1", "a", {}),
@@ -66,7 +68,7 @@ IDIOMS: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {
 }
 CONSTANTS: dict[str, Any] = {
     "zero": np.int64(0), "one": np.int64(1), "two": np.int64(2), "eight": np.int64(8), "i0": [0], "i1": [1], "i2": [2],
-    "minus": [-1], "far": [2**62],
+    "minus": [-1], "far": [2**62], "far_off": np.int64(1000),
     "rank": [3], "zero_minus": [0, -1], "row": np.arange(4, dtype=F), "col": np.ones((4, 1), F) / 4,
     "table": np.arange(400, dtype=F).reshape(100, 4), "kernel": np.arange(24, dtype=F).reshape(2, 4, 3) / 10,
     "gw": np.arange(36, dtype=F).reshape(1, 9, 4) / 40, "gr": np.arange(27, dtype=F).reshape(1, 9, 3) / 30,
@@ -110,3 +112,29 @@ def test_c5_an_idiom_is_followed_and_exact(idiom: str) -> None:
     assert not sized.reason
     assert not sized._families.hopeless
     assert sized.compiled <= 11
+
+
+def test_a_range_that_no_sequence_holds_ends_the_following() -> None:
+    data = file("a range as long as a product")
+    m = rlx.load(data, options=rlx.CompileOptions(extents={"seq": 2000}))
+    assert isinstance(m, Model)
+    for n in (20, 21, 22, 30, 700, 1, 33):
+        got = m.run({"x": np.zeros((2, n, 4), F)})["y"]
+        assert np.array_equal(got, np.arange(n * n))
+
+
+@pytest.mark.parametrize("op", ["NonZero", "Unique", "Compress"])
+def test_a_step_on_the_host_ends_the_following(op: str) -> None:
+    kind = TensorProto.BOOL if op == "Compress" else TensorProto.FLOAT
+    inputs, outputs = (["x", "b"], ["y"]) if op == "Compress" else (["x"], ["y"])
+    nodes = [helper.make_node("Cast", ["x"], ["c"], to=TensorProto.FLOAT),
+             helper.make_node(op, ["c", "b"] if op == "Compress" else ["x"], outputs)]
+    ports = [helper.make_tensor_value_info(n, t, ["seq"]) for n, t in (("x", TensorProto.FLOAT), ("b", kind))]
+    graph = helper.make_graph(nodes, "host", ports[: len(inputs)], [helper.make_empty_tensor_value_info("y")])
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+    plain, m = rlx.load(data), rlx.load(data, options=rlx.CompileOptions(extents={"seq": 16}))
+    for n in (3, 4, 5, 9, 16, 4):
+        feeds = {"x": (np.arange(n, dtype=F) % 3), "b": np.arange(n) % 2 == 0}
+        given = {k: feeds[k] for k in inputs}
+        got, want = m.run(given)["y"], plain.run(given)["y"]
+        assert got.shape == want.shape and got.tobytes() == want.tobytes()

@@ -69,7 +69,10 @@ def _sized_range(n: NodeContext) -> Any:
     start, limit, delta = (graph.numbers(i)[0] for i in items)
     if delta != 1 or start < 0 or limit < start:
         return None
-    found = ops.slice(graph.counting(), starts=(start,), stops=(limit,))
+    counting = graph.counting(limit)
+    if counting is None:
+        return None
+    found = ops.slice(counting, starts=(start,), stops=(limit,))
     return found if items[0].dtype == np.int64 else ops.cast(found, dtype=dtypes.of_array(items[0]))
 
 
@@ -125,8 +128,11 @@ def _eye_like(n: NodeContext) -> Any:
     k = n.int("k", 0)
     if trace_of(shape) is None:
         return np.eye(*shape, k=k, dtype=kind.numpy)
-    rows, columns = (ops.reshape(ops.slice(n.tracer.graph.counting(), starts=(0,), stops=(d,)), shape=s)
-                     for d, s in zip(shape, ((shape[0], 1), (1, shape[1])), strict=True))
+    counting = [n.tracer.graph.counting(d) for d in shape]
+    if any(c is None for c in counting):
+        return np.eye(*map(int, shape), k=k, dtype=kind.numpy)
+    rows, columns = (ops.reshape(ops.slice(c, starts=(0,), stops=(d,)), shape=s)
+                     for c, d, s in zip(counting, shape, ((shape[0], 1), (1, shape[1])), strict=True))
     return ops.cast(ops.eq(ops.add(rows, n.constant(np.int64(k))), columns), dtype=kind)
 
 

@@ -87,8 +87,8 @@ class SizeTracer(Tracer):
         fresh: bool = False,
     ) -> tuple[Any, ...]:
         """A call on constants."""
-        ready = [self._on_host(i) for i in items]
-        if not all(map(self.is_constant, items)) or any(map(self.graph.is_sized, ready)):
+        ready = [self._on_host(i) for i in items] if all(map(self.is_constant, items)) else None
+        if ready is None or any(map(self.graph.is_sized, ready)):
             raise NotStaticError("a call of a Python function is needed")
         with np.errstate(all="ignore"):
             results = function(*ready)

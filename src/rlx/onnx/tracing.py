@@ -20,6 +20,8 @@ PROBE_ELEMENTS = 4096
 GUARD_ELEMENTS = 64
 # What two elements of a sequence that counts are put together with.
 _DIGIT = 64
+# Longest sequence that counts: a range of a size that is followed ends below it.
+MAX_COUNT = 1 << 20
 
 
 def _op(name: str) -> OpDef:
@@ -58,7 +60,7 @@ class TraceGraph(Graph):
         self._tables: dict[int, tuple[Array, Array]] = {}  # by identity: an array, and its values at all extents
         self._folds: dict[Any, list[Array]] = {}
         self._held: dict[Value, Value] = {}
-        self._count: Value | None = None
+        self._counts: dict[int, Value] = {}  # by length
         self.track_source = False
         self.place = ""
         self.pure: set[Value] = set()
@@ -69,7 +71,7 @@ class TraceGraph(Graph):
     def dismantle(self) -> None:
         super().dismantle()
         self.pure, self.capture_inputs, self.transplanted, self._constants = set(), {}, {}, {}
-        self._tables, self._folds, self._held, self._count = {}, {}, {}, None
+        self._tables, self._folds, self._held, self._counts = {}, {}, {}, {}
 
     def of_array(self, array: Array) -> Value:
         """The constant for an array, one per array object."""
@@ -137,13 +139,23 @@ class TraceGraph(Graph):
         """Whether an array is made from the size that is followed."""
         return id(array) in self._tables
 
-    def counting(self) -> Value:
-        """0, 1, 2, ... as a value that is no constant, more than any extent needs."""
+    def counting(self, stop: Any = 0) -> Value | None:
+        """0, 1, 2, ... up to `stop`, a number that may be traced, and beyond, as a value that is no constant.
+
+        None for numbers so large that a size is followed no more.
+        """
         assert self.trace is not None
-        if self._count is None:
-            (self._count,) = super().emit(
-                _op("hold"), [self.constant(np.arange(4 * len(self.trace.valid) + 64, dtype=np.int64))], {}, loc="")
-        return self._count
+        size = 4 * len(self.trace.valid) + 64
+        need = int(getattr(stop, "values", np.full(1, stop)).max())
+        if need > size:
+            size = 1 << (need - 1).bit_length()
+        if need > MAX_COUNT:
+            self.trace.end(f"a range ends at {need}")
+            return None
+        if size not in self._counts:
+            (self._counts[size],) = super().emit(
+                _op("hold"), [self.constant(np.arange(size, dtype=np.int64))], {}, loc="")
+        return self._counts[size]
 
     def _remember(self, array: Array, table: Array) -> None:
         """Keep the values of an array at all extents, unless they are the same."""
@@ -188,8 +200,7 @@ class TraceGraph(Graph):
     def _computed(self, value: Value, table: Array) -> Value:
         """The integers of a table, read from a sequence that counts: the low digit, and the rest."""
         assert self.trace is not None
-        most = self.counting().shape[0]
-        assert isinstance(most, int)
+        most = 4 * len(self.trace.valid) + 64
         if table.dtype == np.bool_ or not table.size or table.min() < 0 or table.max() >= most * _DIGIT:
             self.trace.end("a constant is made from the extent")
             return value
@@ -205,7 +216,7 @@ class TraceGraph(Graph):
         """A number as one element of the sequence that counts, or as two of them."""
         def element(i: Any) -> Value:
             return super(TraceGraph, self).emit(
-                _op("slice"), [self.counting()], {"starts": (i,), "stops": (i + 1,)}, loc="")[0]
+                _op("slice"), [self.counting(i + 1)], {"starts": (i,), "stops": (i + 1,)}, loc="")[0]
 
         if one:
             return element(at)
