@@ -128,11 +128,11 @@ def _eye_like(n: NodeContext) -> Any:
     k = n.int("k", 0)
     if trace_of(shape) is None:
         return np.eye(*shape, k=k, dtype=kind.numpy)
-    counting = [n.tracer.graph.counting(d) for d in shape]
-    if any(c is None for c in counting):
-        return np.eye(*map(int, shape), k=k, dtype=kind.numpy)
+    height, width = map(n.tracer.graph.counting, shape)
+    if height is None or width is None:
+        return np.eye(int(shape[0]), int(shape[1]), k=k, dtype=kind.numpy)
     rows, columns = (ops.reshape(ops.slice(c, starts=(0,), stops=(d,)), shape=s)
-                     for c, d, s in zip(counting, shape, ((shape[0], 1), (1, shape[1])), strict=True))
+                     for c, d, s in ((height, shape[0], (shape[0], 1)), (width, shape[1], (1, shape[1]))))
     return ops.cast(ops.eq(ops.add(rows, n.constant(np.int64(k))), columns), dtype=kind)
 
 

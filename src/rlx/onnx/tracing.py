@@ -60,7 +60,7 @@ class TraceGraph(Graph):
         self._tables: dict[int, tuple[Array, Array]] = {}  # by identity: an array, and its values at all extents
         self._folds: dict[Any, list[Array]] = {}
         self._held: dict[Value, Value] = {}
-        self._counts: dict[int, Value] = {}  # by length
+        self._sequences: dict[int, Value] = {}  # by length
         self.track_source = False
         self.place = ""
         self.pure: set[Value] = set()
@@ -71,7 +71,7 @@ class TraceGraph(Graph):
     def dismantle(self) -> None:
         super().dismantle()
         self.pure, self.capture_inputs, self.transplanted, self._constants = set(), {}, {}, {}
-        self._tables, self._folds, self._held, self._counts = {}, {}, {}, {}
+        self._tables, self._folds, self._held, self._sequences = {}, {}, {}, {}
 
     def of_array(self, array: Array) -> Value:
         """The constant for an array, one per array object."""
@@ -152,10 +152,10 @@ class TraceGraph(Graph):
         if need > MAX_COUNT:
             self.trace.end(f"a range ends at {need}")
             return None
-        if size not in self._counts:
-            (self._counts[size],) = super().emit(
+        if size not in self._sequences:
+            (self._sequences[size],) = super().emit(
                 _op("hold"), [self.constant(np.arange(size, dtype=np.int64))], {}, loc="")
-        return self._counts[size]
+        return self._sequences[size]
 
     def _remember(self, array: Array, table: Array) -> None:
         """Keep the values of an array at all extents, unless they are the same."""
