@@ -11,6 +11,7 @@ from rlx.collector import collector_paused as _collector_paused
 
 with _collector_paused():
     import rlx.dtypes as _dtypes
+    import rlx.forking  # noqa: F401 - forks wait for imports from here on
 
 __version__ = "0.1.0"
 
