@@ -26,7 +26,7 @@ def _foreign() -> list[str]:
     names = []
     for name, ref in list(_locks.items()):
         lock = ref()
-        if lock is not None and lock.owner != me and name.partition(".")[0] in _PACKAGES:
+        if lock is not None and getattr(lock, "owner", me) != me and name.partition(".")[0] in _PACKAGES:
             names.append(name)
     return names
 
