@@ -468,6 +468,7 @@ class Rewriter:
     def __init__(self, source: Graph) -> None:
         self.source = source
         self.graph = Graph(source.name)
+        self.graph._copies = False  # what passes compute is theirs
         self.graph.metadata = dict(source.metadata)
         self.graph.track_source = False
         self.map: dict[Value, Value] = {}
@@ -543,6 +544,7 @@ class Rewriter:
         """Name the outputs and return the new graph."""
         for name, value in self.source.outputs.items():
             self.graph.output(name, self.map[value])
+        self.graph._copies = True
         return self.graph
 
 
