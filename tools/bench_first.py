@@ -16,12 +16,9 @@ exit status is 1 if the geometric mean of the whole is below `--least`, 2 if not
 installed package: an editable install looks for changed sources whenever it is imported.
 """
 
-import argparse
 import gc
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -68,16 +65,12 @@ def fresh(path: Path, inputs: Path, threads: int, repeat: int) -> dict[str, dict
     RuntimeError
         A process failed; with the last line that it wrote.
     """
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS="1")
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in LIBRARIES}
     for turn in range(repeat + 1):
         for name in LIBRARIES:
-            command = [sys.executable, "-c", FRESH, name, str(path), str(inputs), str(threads)]
-            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-            if done.returncode:
-                raise RuntimeError((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1][:300])
-            imported, answer = map(float, done.stdout.split()[-2:])
+            printed = model_list.child(["-c", FRESH, name, path, inputs, threads], threads,
+                                       without=["PYTHONDONTWRITEBYTECODE"])
+            imported, answer = map(float, printed.split()[-2:])
             if turn:  # the first one reads files from the disk
                 samples[name].append((imported, answer))
     return {
@@ -116,14 +109,10 @@ def row_of(entry: model_list.Entry, threads: int, repeat: int) -> dict[str, Any]
         return row | {"missing": entry["missing"]}
     try:
         row |= fresh(entry["path"], entry["feeds"], threads, repeat)
+        command = [__file__, "--worker", entry["path"], entry["feeds"], threads, repeat]
+        row["warm"] = model_list.figures(command, threads)
     except RuntimeError as error:
         return row | {"missing": str(error)}
-    command = [sys.executable, __file__, "--worker", str(entry["path"]), str(entry["feeds"]), str(threads), str(repeat)]
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS="1")
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        return row | {"missing": (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1][:300]}
-    row["warm"] = json.loads(done.stdout.splitlines()[-1])
     row["ratio"] = {m: row[m]["onnxruntime"] / row[m]["rlx"] for m in MEASURES}
     return row
 
@@ -140,27 +129,15 @@ def line(row: dict[str, Any]) -> str:
 
 def main(given: Sequence[str] | None = None) -> int:
     """Measure, print, judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    model_list.add_arguments(parser)
-    parser.add_argument("--threads", type=int, default=1)
+    parser = model_list.parser(__doc__, "exit with 1 below this geometric mean of the whole")
     parser.add_argument("--repeat", type=int, default=5, help="samples of each measure and library")
-    parser.add_argument("--least", type=float, default=0.0, help="exit with 1 below this geometric mean of the whole")
-    parser.add_argument("--json", type=Path, help="where to write all figures")
     args = parser.parse_args(given)
-    rows = []
-    for entry in model_list.read(args):
-        rows.append(row_of(entry, args.threads, args.repeat))
-        print(line(rows[-1]), flush=True)
-    if args.json:
-        args.json.write_text(json.dumps({"threads": args.threads, "rows": rows}, indent=1) + "\n")
-    known = [r for r in rows if "ratio" in r]
+    rows = model_list.measure(args, lambda entry: row_of(entry, args.threads, args.repeat), line)
+    known = model_list.measured(rows)
     if not known:
-        print("nothing was measured", file=sys.stderr)
         return 2
     for m in MEASURES:
-        ratios = [r["ratio"][m] for r in known]
-        print(f"{m:<7} ONNX Runtime / rlx: geometric mean {statistics.geometric_mean(ratios):.3f}, worst"
-              f" {min(ratios):.3f}, no later on {sum(x >= 1 for x in ratios)} of {len(rows)}")
+        print(model_list.summary(f"{m:<7} ONNX Runtime / rlx", [r["ratio"][m] for r in known], rows, "no later"))
     return int(statistics.geometric_mean(r["ratio"]["whole"] for r in known) < args.least)
 
 

@@ -9,12 +9,7 @@ system keeps (VmHWM). `ratio` is ONNX Runtime's peak over rlx's: above 1, rlx ne
 status is 1 if a model is below `--least`, 2 if nothing was measured.
 """
 
-import argparse
 import json
-import math
-import os
-import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,14 +63,8 @@ def worker(library: str, model: str, inputs: str, threads: int) -> dict[str, int
 
 def measured(library: str, entry: model_list.Entry, threads: int, tries: int) -> dict[str, int]:
     """Figures of a process of its own; the smallest peak of several."""
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS="1")
-    command = [sys.executable, __file__, "--worker", library, str(entry["path"]), str(entry["feeds"]), str(threads)]
-    found: list[dict[str, int]] = []
-    for _ in range(tries):
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        if done.returncode:
-            raise RuntimeError((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1])
-        found.append(json.loads(done.stdout.splitlines()[-1]))
+    command = [__file__, "--worker", library, entry["path"], entry["feeds"], threads]
+    found: list[dict[str, int]] = [model_list.figures(command, threads) for _ in range(tries)]
     return min(found, key=lambda f: f["peak"])
 
 
@@ -108,26 +97,11 @@ def line(row: dict[str, Any]) -> str:
 
 def main(given: Sequence[str] | None = None) -> int:
     """Measure, print, judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    model_list.add_arguments(parser)
-    parser.add_argument("--threads", type=int, default=1)
+    parser = model_list.parser(__doc__)
     parser.add_argument("--tries", type=int, default=1, help="processes per figure; the smallest peak counts")
-    parser.add_argument("--least", type=float, default=0.0, help="exit with 1 if a model is below this ratio")
-    parser.add_argument("--json", type=Path, help="where to write all figures")
     args = parser.parse_args(given)
-    rows = []
-    for entry in model_list.read(args):
-        rows.append(row_of(entry, args.threads, args.tries))
-        print(line(rows[-1]), flush=True)
-    ratios = [r["ratio"] for r in rows if "ratio" in r]
-    if args.json:
-        args.json.write_text(json.dumps({"threads": args.threads, "rows": rows}, indent=1) + "\n")
-    if not ratios:
-        print("nothing was measured", file=sys.stderr)
-        return 2
-    print(f"peak of ONNX Runtime / peak of rlx: geometric mean {statistics.geometric_mean(ratios):.2f}, worst"
-          f" {min(ratios):.2f}, at least 1 on {sum(r >= 1 for r in ratios)} of {len(rows)}")
-    return int(min(ratios, default=math.inf) < args.least)
+    rows = model_list.measure(args, lambda entry: row_of(entry, args.threads, args.tries), line)
+    return model_list.judge(rows, args.least, "peak of ONNX Runtime / peak of rlx", digits=2)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,8 @@ a warm file), imports not counted. Run: medians of calls in turns. `ratio` is ON
 rlx's: above 1, rlx is faster. The exit status is 1 if a model is below `--least`, 2 if nothing was measured.
 """
 
-import argparse
 import json
-import math
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -89,15 +85,11 @@ def row_of(entry: model_list.Entry, threads: int, seconds: float) -> dict[str, A
     row: dict[str, Any] = {"name": entry["name"], "threads": threads}
     if "missing" in entry:
         return row | {"missing": entry["missing"]}
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS="1")
-    parts = []
-    for order in (0, 1):
-        command = [sys.executable, __file__, "--worker", str(entry["path"]), str(entry["feeds"]), str(threads),
-                   str(seconds / 2), str(order)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        if done.returncode:
-            return row | {"missing": (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1][:300]}
-        parts.append(json.loads(done.stdout.splitlines()[-1]))
+    command = [__file__, "--worker", entry["path"], entry["feeds"], threads, seconds / 2]
+    try:
+        parts = [model_list.figures([*command, order], threads) for order in (0, 1)]
+    except RuntimeError as error:
+        return row | {"missing": str(error)}
     for what in ("first", "run", "fastest"):
         row[what] = {k: min(p[what][k] for p in parts) for k in ("rlx", "onnxruntime")}
     row["runs"] = sum(p["runs"] for p in parts)
@@ -118,27 +110,11 @@ def line(row: dict[str, Any]) -> str:
 
 def main(given: Sequence[str] | None = None) -> int:
     """Measure, print, judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    model_list.add_arguments(parser)
-    parser.add_argument("--threads", type=int, default=1)
+    parser = model_list.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="time of each model")
-    parser.add_argument("--least", type=float, default=0.0, help="exit with 1 if a model is below this ratio")
-    parser.add_argument("--json", type=Path, help="where to write all figures")
     args = parser.parse_args(given)
-    rows = []
-    for entry in model_list.read(args):
-        rows.append(row_of(entry, args.threads, args.seconds))
-        print(line(rows[-1]), flush=True)
-    ratios = [r["ratio"] for r in rows if "ratio" in r]
-    if args.json:
-        args.json.write_text(json.dumps({"threads": args.threads, "rows": rows}, indent=1) + "\n")
-    if not ratios:
-        print("nothing was measured", file=sys.stderr)
-        return 2
-    mean = statistics.geometric_mean(ratios)
-    print(f"ONNX Runtime / rlx at {args.threads} thread(s): geometric mean {mean:.3f}, worst"
-          f" {min(ratios):.3f}, at least 1 on {sum(r >= 1 for r in ratios)} of {len(rows)}")
-    return int(min(ratios, default=math.inf) < args.least)
+    rows = model_list.measure(args, lambda entry: row_of(entry, args.threads, args.seconds), line)
+    return model_list.judge(rows, args.least, f"ONNX Runtime / rlx at {args.threads} thread(s)")
 
 
 if __name__ == "__main__":

@@ -56,29 +56,26 @@ def as_int(value: Any) -> int | None:
         return None
 
 
-def check_repeat(repeat: Any) -> int:
-    """A number of measured runs.
+def check_count(name: str, value: Any) -> int:
+    """An argument, called `name`, that counts something.
 
     Raises
     ------
     ConfigError
         It is not a positive int.
     """
-    n = as_int(repeat)
+    n = as_int(value)
     if n is None or n < 1:
-        raise ConfigError(f"repeat: must be a positive int, got {repeat!r}")
+        raise ConfigError(f"{name}: must be a positive int, got {value!r}")
     return n
 
 
 def check_threads(threads: Any) -> int:
-    """A thread count.
+    """A thread count, at most what the pool has.
 
     Raises
     ------
     ConfigError
         It is not a positive int.
     """
-    n = as_int(threads)
-    if n is None or n < 1:
-        raise ConfigError(f"threads: must be a positive int, got {threads!r}")
-    return min(n, MAX_THREADS)
+    return min(check_count("threads", threads), MAX_THREADS)

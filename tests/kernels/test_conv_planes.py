@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from conv_cases import check, launch, make
 
-from rlx.lower import conv_planes, gemm_conv
-from rlx.lower.context import workspaces
+from rlx.lower import conv_planes
 from rlx.ops.conv import conv_reference
 from rlx.testing.kernels import call_kernel
 
@@ -43,35 +43,11 @@ CASES = [
 ]
 
 
-def make(case: tuple, batch: int = 1) -> tuple:
-    spatial, weights, strides, dilations, pads, groups = case
-    x = np.random.default_rng(sum(spatial)).standard_normal((batch, *spatial)).astype(np.float32)
-    w = np.random.default_rng(sum(weights)).standard_normal(weights).astype(np.float32)
-    bias = np.random.default_rng(5).standard_normal(weights[0]).astype(np.float32)
-    s = gemm_conv.conv_shape((batch, *spatial[1:], spatial[0]), weights[0], weights[2:], strides=strides,
-                        dilations=dilations, pads=pads, groups=groups)
-    return s, x, w, bias, (strides, pads, dilations, groups)
-
-
 def convolve(s, x, w, level, bias=None, threads=1, grain=None, out=None, place=np.asarray, **options):
     pack, plan = conv_planes.plan_pack(s, level), conv_planes.plan_conv(s, level=level, **options)
     packed = place(np.full(conv_planes.packed_bytes(s, level) // 4, np.nan, np.float32))
     call_kernel(pack.kernel, [w, packed], pack.attrs, extent=pack.extent, level=level)
-    if out is None:
-        out = np.full((s.batch, s.groups * s.oc, *s.out), np.nan, np.float32)
-    work = place(np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8))
-    call_kernel(plan.kernel, [x, packed, out, bias, work], plan.attrs, extent=plan.extent, threads=threads,
-                grain=grain or plan.grain, level=level)
-    return out, plan
-
-
-def check(out, s, x, w, bias, at) -> None:
-    wide = [a.astype(np.float64) for a in (x, w)]
-    want = conv_reference(*wide, None if bias is None else bias.astype(np.float64), *at)
-    size = conv_reference(*(np.abs(a) for a in wide), None if bias is None else np.abs(bias), *at) + 1e-30
-    out = out.reshape(want.shape)
-    assert not np.isnan(out).any()
-    assert (np.abs(out - want) <= 3e-6 * size).all()
+    return launch(plan, s, x, packed, bias, level, threads, grain, out, place), plan
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

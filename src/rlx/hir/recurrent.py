@@ -148,14 +148,8 @@ def gru(b: Builder, x: Value, hidden: int, *, num_layers: int = 1, bidirectional
 
     Parameters
     ----------
-    b : Builder
-    x : Value
-        [B, T, in]
-    hidden : int
-    num_layers : int
-    bidirectional, bias : bool
-    initial_h : Value, optional
-    name : str, optional
+    b, x, hidden, num_layers, bidirectional, bias, initial_h, name
+        As for `lstm`.
 
     Returns
     -------

@@ -63,12 +63,9 @@ def plan_conv(
     work = -(-4 * (line * (nc * s.strides[1] + fixed) + lanes) // 64) * 64
     extent = items * s.out[0] * -(-s.out[1] // nc)
     grain = max(1, int(extent * gemm.task_ns() / cost))
-    geometry = {k: v for k, v in gemm_conv.conv_geometry(s, None, None).items() if k not in ("ldi", "ldo")}
-    attrs: dict[str, AttrValue] = geometry | {
+    attrs = gemm_conv.plane_geometry(s) | {
         "nc": nc,
-        "work_stride": work,
-        **gemm.limits(clamp),
-        "steps": gemm.encode_steps(steps),
+        **gemm.thread_attrs(work, clamp, steps),
     }
     return Plan("conv_direct.f32@nchw", attrs, extent, grain if grain < extent else 0, work, int(cost))
 
@@ -105,9 +102,7 @@ def plan_masked(
         "dilation_w": s.dilations[2],
         "pad_h": s.pads[1],
         "pad_w": s.pads[2],
-        "work_stride": work,
-        **gemm.limits(clamp),
-        "steps": gemm.encode_steps(steps),
+        **gemm.thread_attrs(work, clamp, steps),
     }
     grain = max(1, int(extent * gemm.task_ns() / cost))
     return Plan("conv_masked.f32@nchw", attrs, extent, grain if grain < extent else 0, work, int(cost))

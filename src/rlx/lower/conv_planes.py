@@ -120,8 +120,7 @@ def plan_conv(
     panels = -(-((lines - 1) * pitch + columns) // lanes)
     patch = 0 if in_place else channels * image + 2 * lanes
     work = -(-(panels * (16 + 4 * lanes) + 4 * patch) // 64) * 64
-    geometry = {k: v for k, v in gemm_conv.conv_geometry(s, None, None).items() if k not in ("ldi", "ldo")}
-    attrs: dict[str, AttrValue] = geometry | {
+    attrs = gemm_conv.plane_geometry(s) | {
         "height": height,
         "lines": lines,
         "columns": columns,
@@ -130,9 +129,7 @@ def plan_conv(
         "pitch": pitch,
         "image": image,
         "in_place": int(in_place),
-        "work_stride": work,
-        **gemm.limits(clamp),
-        "steps": gemm.encode_steps(steps),
+        **gemm.thread_attrs(work, clamp, steps),
     }
     extent = blocks * -(-s.oc // mc)
     grain = max(1, int(extent * gemm.task_ns() / cost))

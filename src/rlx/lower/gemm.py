@@ -127,6 +127,13 @@ def limits(clamp: tuple[float, float] | None) -> dict[str, AttrValue]:
     return {"clamp": int(clamp is not None), "lo": lo, "hi": hi}
 
 
+def thread_attrs(
+    work: int, clamp: tuple[float, float] | None, steps: Sequence[Step]
+) -> dict[str, AttrValue]:
+    """Attributes of one thread's workspace, in bytes, and of what follows the sums: limits in registers, steps."""
+    return {"work_stride": work, **limits(clamp), "steps": encode_steps(steps)}
+
+
 def in_registers(
     steps: Sequence[Step], clamp: tuple[float, float] | None, dtype: str
 ) -> tuple[dict[str, AttrValue], Sequence[Step], tuple[float, float] | None]:
@@ -185,9 +192,7 @@ def tail_attrs(
     """
     return {
         "out_size": out_size if out_size is not None else size,
-        "work_stride": work,
-        **limits(clamp),
-        "steps": encode_steps(steps),
+        **thread_attrs(work, clamp, steps),
     }
 
 

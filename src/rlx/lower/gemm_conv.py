@@ -109,16 +109,9 @@ def _last_axes(s: ConvShape) -> ConvShape:
     return s
 
 
-def conv_geometry(s: ConvShape, ldi: int | None, ldo: int | None) -> dict[str, AttrValue]:
-    """Attributes that say where pixels lie, common to all convolutions."""
-    attrs: dict[str, AttrValue] = {
-        "batch": s.batch,
-        "groups": s.groups,
-        "C": s.c,
-        "OC": s.oc,
-        "ldi": ldi if ldi is not None else s.groups * s.c,
-        "ldo": ldo if ldo is not None else s.groups * s.oc,
-    }
+def plane_geometry(s: ConvShape) -> dict[str, AttrValue]:
+    """Attributes that tell a convolution of channels-first images."""
+    attrs: dict[str, AttrValue] = {"batch": s.batch, "groups": s.groups, "C": s.c, "OC": s.oc}
     for name, values in (
         ("in", s.in_),
         ("out", s.out),
@@ -129,6 +122,14 @@ def conv_geometry(s: ConvShape, ldi: int | None, ldo: int | None) -> dict[str, A
     ):
         attrs |= {f"{name}_{axis}": v for axis, v in zip("dhw", values, strict=True)}
     return attrs
+
+
+def conv_geometry(s: ConvShape, ldi: int | None, ldo: int | None) -> dict[str, AttrValue]:
+    """Attributes that tell a convolution of channels-last images, and how far apart their pixels lie."""
+    return plane_geometry(s) | {
+        "ldi": ldi if ldi is not None else s.groups * s.c,
+        "ldo": ldo if ldo is not None else s.groups * s.oc,
+    }
 
 
 def conv_k_block(s: ConvShape, ldi: int | None = None) -> int:
@@ -232,9 +233,7 @@ def plan_depthwise(
     isa = level_of(name, level)
     narrow = out_size is not None and out_size != size
     work = -(-14 * s.groups * s.oc * size // 64) * 64 if narrow else 0
-    attrs = conv_geometry(s, ldi, ldo) | {
-        **tail_attrs(size, work, clamp, steps, out_size),
-    }
+    attrs = conv_geometry(s, ldi, ldo) | tail_attrs(size, work, clamp, steps, out_size)
     channels = s.groups * s.oc
     cost = s.rows * channels * size / 4 * (2.0 * s.depth / (0.4 * costs.of(isa).flops) + 0.1)
     extent = s.batch * s.out[0] * s.out[1]
@@ -290,12 +289,10 @@ def plan_pack_conv_transpose(s: ConvShape, *, dtype: str = "f32", level: str | N
     The packed weights take `conv_transpose_packed_bytes` bytes, which is at most
     `groups * packed_bytes(depth, oc)`.
     """
-    drop = ("batch", "ldi", "ldo")
-    geometry = conv_geometry(s, None, None)
     attrs = {
         name: value
-        for name, value in geometry.items()
-        if name not in drop and not name.startswith(("in_", "out_"))
+        for name, value in plane_geometry(s).items()
+        if name != "batch" and not name.startswith(("in_", "out_"))
     } | {"merge": _merged_taps(s, dtype, level)}
     size = conv_transpose_packed_bytes(s, dtype=dtype, level=level)
     phases = math.prod(s.strides) // (s.strides[2] if attrs["merge"] != 1 else 1)

@@ -80,9 +80,7 @@ def plan_conv(
         "side": side,
         "tiles": tiles,
         "channels": channels,
-        "work_stride": work,
-        **gemm.limits(clamp),
-        "steps": gemm.encode_steps(steps),
+        **gemm.thread_attrs(work, clamp, steps),
     }
     extent = -(-all_tiles(s, side) // tiles) * -(-s.oc // channels)
     return Plan("conv_winograd.f32@nhwc", attrs, extent, 1 if extent > 1 else 0, work, math.trunc(ns) + 100)

@@ -121,10 +121,10 @@ class Reported(Stateful, LifeCycle):
 
     def profile(self, inputs: Mapping[str, Any], *, repeat: int = 10) -> "Profile":
         """Time of every kernel call, averaged over `repeat` runs."""
-        from rlx.machine import check_repeat
+        from rlx.machine import check_count
         from rlx.runtime.report import Profile
 
-        repeat = check_repeat(repeat)
+        repeat = check_count("repeat", repeat)
         before = self.fork() if self._grows else None  # a longer cache is another program
         self.run(inputs)
         variants = self._path(inputs)

@@ -23,7 +23,7 @@ from rlx.errors import (
 )
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
-from rlx.machine import check_repeat, check_threads
+from rlx.machine import check_count, check_threads
 from rlx.options import CompileOptions, RngOptions, default_threads
 from rlx.passes.cleanup import eliminate_dead
 from rlx.passes.specialise import specialise
@@ -500,7 +500,7 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
 
     def profile(self, inputs: Mapping[str, Any], *, repeat: int = 10, threads: int | None = None) -> Profile:
         """Time of every kernel call, averaged over `repeat` runs; linked outputs go nowhere."""
-        repeat = check_repeat(repeat)
+        repeat = check_count("repeat", repeat)
         given = self._handles.feed(as_mapping(inputs, "inputs"))
         if threads is not None:
             threads = check_threads(threads)
