@@ -11,7 +11,7 @@ from rlx.records import replace
 STORED = ("f16", "bf16", "f8e4m3fn", "f8e5m2")
 # Products of more rows widen each block of B once; see gemm_half.c and gemm_float8.c.
 DIRECT_ROWS = {"f16": 40, "bf16": 40, "f8e4m3fn": 10, "f8e5m2": 16}
-WIDE_ROWS = 40  # likewise of a convolution's task; gemm_half.c has the same number
+WIDE_ROWS = 40  # likewise of a convolution's task; gemm_half_driver.h has the same number
 # Up to so many rows the block is one that stays in the first cache: then widening it counts.
 NARROW_ROWS = 96
 NARROW_COLUMNS = 32

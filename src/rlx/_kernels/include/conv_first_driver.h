@@ -44,7 +44,7 @@ RLX_ALWAYS_INLINE void NAME(every)(T *dst, const T *src, int64_t step, int64_t n
     }
     if (step == 2) /* the last pair may end the buffer */
         for (; i + W < n; i += W)
-            *(VU *)(dst + i) = NAME(rlx_even)(LOAD(src + 2 * i), LOAD(src + 2 * i + W));
+            *(VU *)(dst + i) = NAME(rlx_every_second)(LOAD(src + 2 * i), LOAD(src + 2 * i + W), 0);
     for (; i < n; i++)
         dst[i] = src[i * step];
 }

@@ -196,8 +196,8 @@ static void NAME(planes_pair)(T *even, T *odd, const T *line, int64_t x, int64_t
         const T *src = line + x + 2 * i;
         V a = n < W ? NAME(rlx_load_part)(src, n) : LOAD(src);
         V b = n >= 2 * W ? LOAD(src + W) : n > W ? NAME(rlx_load_part)(src + W, n - W) : (V){0};
-        *(VU *)(even + i) = NAME(rlx_even)(a, b);
-        *(VU *)(odd + i) = NAME(rlx_odd)(a, b);
+        *(VU *)(even + i) = NAME(rlx_every_second)(a, b, 0);
+        *(VU *)(odd + i) = NAME(rlx_every_second)(a, b, 1);
     }
     for (int64_t j = from[0] > to[1] ? from[0] : to[1]; j < to[0]; j++)
         even[j] = line[x + 2 * j];

@@ -155,12 +155,10 @@ RLX_INLINE vf vf_exp(vf x) {
     return vf_pick(vf_ne(x, x), x, y);
 }
 
-RLX_INLINE vd vd_exp(vd x) {
-    vd c = vd_pick(vd_gt(x, vd_set(710.0)), vd_set(710.0), x);
-    c = vd_pick(vd_lt(c, vd_set(-746.0)), vd_set(-746.0), c);
-    vl k;
-    vd kf = vd_round_small(c * vd_set(1.4426950408889634074), &k);
-    vd r = c - kf * vd_set(6.93147180369123816490e-01);
+/* exp(x) / 2^k for |x| <= 746 */
+RLX_INLINE vd vd_exp_reduced(vd x, vl *k) {
+    vd kf = vd_round_small(x * vd_set(1.4426950408889634074), k);
+    vd r = x - kf * vd_set(6.93147180369123816490e-01);
     r = r - kf * vd_set(1.90821492927058770002e-10);
     vd p = vd_set(1.0 / 6227020800.0);
     p = p * r + vd_set(1.0 / 479001600.0);
@@ -174,7 +172,13 @@ RLX_INLINE vd vd_exp(vd x) {
     p = p * r + vd_set(1.0 / 24.0);
     p = p * r + vd_set(1.0 / 6.0);
     p = p * r + vd_set(0.5);
-    vd y = p * (r * r) + r + vd_set(1.0);
+    return p * (r * r) + r + vd_set(1.0);
+}
+RLX_INLINE vd vd_exp(vd x) {
+    vd c = vd_pick(vd_gt(x, vd_set(710.0)), vd_set(710.0), x);
+    c = vd_pick(vd_lt(c, vd_set(-746.0)), vd_set(-746.0), c);
+    vl k;
+    vd y = vd_exp_reduced(c, &k);
     vl k1 = k >> 1, k2 = k - k1;
     y = y * (vd)((k1 + 1023) << 52) * (vd)((k2 + 1023) << 52);
     return vd_pick(vd_ne(x, x), x, y);

@@ -46,24 +46,9 @@ RLX_INLINE void vf_terms(vf *v, const int count, vf top) {
 
 RLX_INLINE void vd_terms(vd *v, const int count, vd top) {
     EACH {
-        const vd d = v[k] - top, c = vd_max(vd_set(-746.0), d);
+        const vd d = v[k] - top;
         vl n;
-        const vd whole = vd_round_small(c * vd_set(1.4426950408889634074), &n);
-        vd r = c - whole * vd_set(6.93147180369123816490e-01);
-        r = r - whole * vd_set(1.90821492927058770002e-10);
-        vd p = vd_set(1.0 / 6227020800.0);
-        p = p * r + vd_set(1.0 / 479001600.0);
-        p = p * r + vd_set(1.0 / 39916800.0);
-        p = p * r + vd_set(1.0 / 3628800.0);
-        p = p * r + vd_set(1.0 / 362880.0);
-        p = p * r + vd_set(1.0 / 40320.0);
-        p = p * r + vd_set(1.0 / 5040.0);
-        p = p * r + vd_set(1.0 / 720.0);
-        p = p * r + vd_set(1.0 / 120.0);
-        p = p * r + vd_set(1.0 / 24.0);
-        p = p * r + vd_set(1.0 / 6.0);
-        p = p * r + vd_set(0.5);
-        const vd y = p * (r * r) + r + vd_set(1.0);
+        const vd y = vd_exp_reduced(vd_max(vd_set(-746.0), d), &n);
         v[k] = (vd)((vl)y & ~(vl)(d < vd_set(-745.2))) * (vd)((n + (1023 + 512)) << 52);
     }
 }
