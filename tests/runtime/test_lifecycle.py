@@ -3,13 +3,13 @@
 import os
 import pathlib
 import resource
-import signal
 import threading
 import time
 from typing import Any
 
 import numpy as np
 import pytest
+from forked import true_in_child
 
 import rlx
 from rlx import ops
@@ -207,12 +207,13 @@ def test_fork_after_close_and_trim() -> None:
     exe = mlp()
     want = exe.run(feed())["y"].tobytes()
     exe.trim()
-    child = os.fork()
-    if child == 0:
-        ok = exe.run(feed())["y"].tobytes() == want
+
+    def runs_and_closes() -> bool:
+        same = exe.run(feed())["y"].tobytes() == want
         exe.close()
-        os._exit(0 if ok and exe.closed else 1)
-    assert os.waitpid(child, 0)[1] == 0
+        return same and exe.closed
+
+    assert true_in_child(runs_and_closes)
     assert exe.run(feed())["y"].tobytes() == want
 
 
@@ -298,14 +299,8 @@ def test_fork_beside_a_cache_in_use() -> None:
     threads = [threading.Thread(target=work) for _ in range(3)]
     for t in threads:
         t.start()
-    codes = []
-    for _ in range(5):
-        child = os.fork()
-        if child == 0:
-            signal.alarm(10)
-            os._exit(0 if cache.run(x)["y"].tobytes() == want else 1)
-        codes.append(os.waitpid(child, 0)[1])
+    same = [true_in_child(lambda: cache.run(x)["y"].tobytes() == want, seconds=10) for _ in range(5)]
     stop.set()
     for t in threads:
         t.join()
-    assert codes == [0] * 5
+    assert all(same)

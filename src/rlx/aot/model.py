@@ -221,6 +221,7 @@ class LoadedModel(PlannedModel):
         return read_options(self._file, self._threads)
 
     def clone(self) -> "LoadedModel":
+        """An independent model over the same file; handles are forked."""
         other = type(self)(self._file, self._threads, self._anew, self._source)
         if self._handles is not None:
             other._handles = self._handles.fork()

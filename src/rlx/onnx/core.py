@@ -86,6 +86,7 @@ class Core(Plans):
         self.dump = dump
 
     def twin(self) -> "Core":
+        """Plans of the same graph for another model, which runs at the same time."""
         rng = _interp.RunState(self.rng.seed, self.rng.counter, self.rng.backend)
         other = self._twin(rng)
         if self.sized is not None:

@@ -77,6 +77,12 @@ class Model(PlannedModel):
         assert isinstance(core, Core)
         core.sized = Sized(core, inputs, options.extents)
 
+    def clone(self) -> "Model":
+        """An independent model that shares weights, and nothing else; handles are forked."""
+        core = self._core
+        assert isinstance(core, Core)
+        return self._over(core.twin())
+
     def dump_nodes(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Every value of the main graph as it was imported, by name. Imports the model anew; for looking into it."""
         core = self._core

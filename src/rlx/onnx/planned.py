@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from rlx.errors import BindingError, BindingTypeError, ConfigError, UnknownNameE
 from rlx.machine import check_threads
 from rlx.onnx.declared import LENGTH, LENGTH_NEXT, CacheOf, Declared, Dim, fit_declared, from_bytes
 from rlx.onnx.elements import numpy_type
-from rlx.onnx.plans import ABSENT, Plans
+from rlx.onnx.plans import ABSENT, ClosedPlans, Plans
 from rlx.onnx.reported import Reported
 from rlx.onnx.steps import Guard, Segment, Step, Test
 
@@ -85,6 +85,12 @@ class PlannedModel(Reported):
         Places of the outputs.
     metadata : dict
     """
+
+    if TYPE_CHECKING:
+
+        def clone(self) -> "PlannedModel":
+            """An independent model."""
+            ...
 
     def __init__(
         self, name: str, core: Plans, options: "CompileOptions", inputs: dict[str, Declared],
@@ -485,17 +491,17 @@ class PlannedModel(Reported):
         return self._lock if self._options.busy == "wait" else None
 
     def _let_go(self) -> None:
-        self._core = Plans(self._core.name)
+        self._core = ClosedPlans(self._core.name)
         self._direct = {}
         self._handles = self._cache_runs = None
         for name in ("_shared", "_file"):  # weights, and the map of the file
             self.__dict__.pop(name, None)
 
-    def clone(self) -> "PlannedModel":
-        """An independent model that shares weights, and nothing else; handles are forked."""
+    def _over(self, core: Plans) -> Self:
+        """A copy that runs other plans; handles are forked."""
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other._core = self._core.twin()
+        other._core = core
         other._direct = {}
         other._lock = threading.Lock()
         if self._handles is not None:

@@ -1,9 +1,11 @@
 """Plans by input shapes: trees of steps, and what follows them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rlx._kernels import _interp
+from rlx.errors import ExecutionError
 from rlx.onnx.steps import Finish, Host, Segment, Start, Step, actual, structure
 
 # Input signatures kept per graph.
@@ -15,7 +17,7 @@ CALL_BYTES = 4096
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT"})()
 
 
-class Plans:
+class Plans(ABC):
     """The plans of one graph of a file.
 
     Attributes
@@ -35,17 +37,13 @@ class Plans:
         self.evicted = 0
         self.rng = _interp.RunState()
 
+    @abstractmethod
     def extend(self, root: Step, values: list[Any], done: int, threads: int) -> Step:
         """The step after the `done` ones that this run has executed; its outcome has not been met before."""
-        raise NotImplementedError
 
     def everything(self) -> dict[Any, Step]:
         """All plans, by the structure of the inputs."""
         return self.plans
-
-    def twin(self) -> "Plans":
-        """Plans of the same graph for another model, which runs at the same time."""
-        raise NotImplementedError
 
     def plan(self, values: Sequence[Any]) -> Step:
         """The plan for values of these types and shapes; empty when they are new."""
@@ -104,6 +102,13 @@ class Plans:
         """Nodes that run between segments through an implementation that is not ours."""
         found = [getattr(s.function, "foreign", None) for s in _steps(self.plans.values()) if isinstance(s, Host)]
         return [text for text in found if text is not None]
+
+
+class ClosedPlans(Plans):
+    """What a model has left that has been closed: no plan."""
+
+    def extend(self, root: Step, values: list[Any], done: int, threads: int) -> Step:
+        raise ExecutionError(f"model {self.name!r}: the executable has been closed, got a call")
 
 
 def _steps(roots: Iterable[Step]) -> Iterator[Step]:

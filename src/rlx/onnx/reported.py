@@ -52,22 +52,24 @@ class Reported(Stateful, LifeCycle):
     _handles: "Handles | None"
     _cache_runs: "CacheRuns | None"
 
-    def run(self, inputs: Mapping[str, Any] | None = None) -> _interp.Outputs:
-        """Run once."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
 
-    @property
-    def _grows(self) -> bool:
-        """Whether a cache without a length of its own is in use."""
-        raise NotImplementedError
+        def run(self, inputs: Mapping[str, Any] | None = None) -> _interp.Outputs:
+            """Run once."""
+            ...
 
-    def _bind(self, inputs: Mapping[str, Any]) -> list[Any]:
-        """Values of all inputs, checked."""
-        raise NotImplementedError
+        @property
+        def _grows(self) -> bool:
+            """Whether a cache without a length of its own is in use."""
+            ...
 
-    def _all_options(self) -> "CompileOptions":
-        """Options, those in use."""
-        raise NotImplementedError
+        def _bind(self, inputs: Mapping[str, Any]) -> list[Any]:
+            """Values of all inputs, checked."""
+            ...
+
+        def _all_options(self) -> "CompileOptions":
+            """Options, those in use."""
+            ...
 
     @property
     def signature(self) -> ModelSignature:

@@ -54,15 +54,8 @@ class SizeTracer(Tracer):
         except NotStaticError as error:
             raise placed(error, node.place) from None
 
-    def peek(self, item: Any) -> Any:
-        """The item's value if it is a constant."""
-        if isinstance(item, np.ndarray) or item is None:
-            return item
-        if isinstance(item, list):
-            parts = [self.peek(i) for i in item]
-            return None if any(p is None for p in parts) else parts
-        if isinstance(item, Value):
-            return item.array if item.array is not None else self.graph.evaluate(item, {}) if self.pure(item) else None
+    def met(self, item: Any) -> Any:
+        """Nothing is held to what one run has."""
         return None
 
     def demand(self, scope_items: dict[str, Any], name: str) -> Any:

@@ -242,14 +242,18 @@ class Tracer:
         if isinstance(item, list):
             parts = [self.peek(i) for i in item]
             return None if any(p is None for p in parts) else parts
+        if isinstance(item, Value) and item.array is not None:
+            return item.array
+        if isinstance(item, Value) and self.pure(item):
+            return self.graph.evaluate(item, {})
+        return self.met(item)
+
+    def met(self, item: Any) -> Any:
+        """The item's value as this run has it, if a guard can hold it, else None. The item is no constant."""
         if isinstance(item, Slot):
             small = item.shape is None or math.prod(item.shape) <= GUARD_ELEMENTS
             return self._guard([item.key])[0] if small or item.key in self.known else None
         if isinstance(item, Value):
-            if item.array is not None:
-                return item.array
-            if self.pure(item):
-                return self.graph.evaluate(item, {})
             leaves = self.graph.leaves(item)
             if leaves is None:
                 return None

@@ -16,21 +16,23 @@ _ANSWERS = {"close", "closed", "graph", "memory_report", "name", "options", "sig
 class LifeCycle:
     """Base of what holds programs, weights and scratch."""
 
-    def _programs(self) -> "list[Variant]":
-        """Every program, those of stages one by one."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
 
-    def _what(self) -> str:
-        """Whose life it is, for messages."""
-        raise NotImplementedError
+        def _programs(self) -> "list[Variant]":
+            """Every program, those of stages one by one."""
+            ...
 
-    def _waiting(self) -> Any:
-        """A lock if a call waits for the run in progress, else None."""
-        raise NotImplementedError
+        def _what(self) -> str:
+            """Whose life it is, for messages."""
+            ...
 
-    def _let_go(self) -> None:
-        """Drop programs, weights, scratch, state and the file."""
-        raise NotImplementedError
+        def _waiting(self) -> Any:
+            """A lock if a call waits for the run in progress, else None."""
+            ...
+
+        def _let_go(self) -> None:
+            """Drop programs, weights, scratch, state and the file."""
+            ...
 
     def _hold(self, call: str) -> list[_interp.Guard]:
         """Keep runs out.

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
 class Stateful:
     """Base of what has handles."""
 
-    def _state(self) -> "Handles":
-        """The handles; none are bound at first."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
+
+        def _state(self) -> "Handles":
+            """The handles; none are bound at first."""
+            ...
 
     def bind_handle(
         self, name: str, array: Any, *, axis: int | None = None, capacity: int | None = None, length: str | None = None
