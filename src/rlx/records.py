@@ -1,9 +1,8 @@
 """Classes of fields that cost next to nothing to define.
 
 `dataclasses.dataclass` compiles the methods of a class when its module is imported, which takes 0.2 to 0.5 ms; an
-import of rlx and a first compilation define about eighty classes. A `record` compiles one method, ``__init__``, when
-the first instance is made; the others work from the names of the fields. `dataclasses.fields`, `replace` and `asdict`
-take records.
+import of rlx and a first compilation define about eighty classes. The methods of a `record` compile nothing: they work
+from the names of the fields. `dataclasses.fields`, `replace` and `asdict` take records.
 """
 
 from collections.abc import Callable
@@ -70,57 +69,69 @@ def _dataclass_fields(cls: Any) -> Any:
 def _signature(cls: Any) -> Any:
     import inspect
 
-    undone = getattr(cls.__init__, "__wrapped_record__", None)
-    if undone is not None:
-        _compile(undone)
-    whole = inspect.signature(cls.__init__)
-    return whole.replace(parameters=list(whole.parameters.values())[1:])
+    owner = getattr(cls.__init__, "__record_class__", None)
+    if owner is None:  # a subclass with an `__init__` of its own
+        whole = inspect.signature(cls.__init__)
+        return whole.replace(parameters=list(whole.parameters.values())[1:])
+    made = []
+    for f in owner.__record_fields__.values():
+        if f.init:
+            required = f.default is f.factory  # neither is there; one that is made is shown as `<factory>`
+            made.append(inspect.Parameter(f.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=f.type,
+                                          default=inspect.Parameter.empty if required else f.default))
+    return inspect.Signature(made)
 
 
 _SIGNATURE = _OnDemand(_signature)
 
 
-def _compile(cls: Any) -> None:
-    """Give a class its ``__init__``: text of the names of its fields, which are identifiers, and of nothing else."""
-    names: dict[str, Any] = {"_missing": _MISSING, "_set": object.__setattr__}
-    arguments, body = ["self"], []
-    store = "_set(self, {0!r}, {1})" if cls.__record_frozen__ else "self.{0} = {1}"
-    for f in cls.__record_fields__.values():
-        value = f.name
-        if f.factory is not _MISSING:
-            names[f"_make_{f.name}"] = f.factory
-            value = f"_make_{f.name}()"
-        if f.init and f.factory is not _MISSING:
-            arguments.append(f"{f.name}=_missing")
-            value = f"{value} if {f.name} is _missing else {f.name}"
-        elif f.default is not _MISSING:
-            names[f"_default_{f.name}"] = f.default
-            if f.init:
-                arguments.append(f"{f.name}=_default_{f.name}")
-            else:
-                value = f"_default_{f.name}"
-        elif f.init:
-            arguments.append(f.name)
-        elif f.factory is _MISSING:
-            continue  # set by __post_init__
-        body.append(store.format(f.name, value))
-    if hasattr(cls, "__post_init__"):
-        body.append("self.__post_init__()")
-    exec(f"def __init__({', '.join(arguments)}):\n " + "\n ".join(body or ["pass"]), names)
-    made = names["__init__"]
-    made.__qualname__ = f"{cls.__qualname__}.__init__"
-    made.__module__ = cls.__module__
-    made.__annotations__ = {f.name: f.type for f in cls.__record_fields__.values() if f.init}
-    cls.__init__ = made
+def _misfit(cls: Any, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError:
+    """What is wrong with arguments that do not fit, in Python's words."""
+    place = f"{cls.__qualname__}.__init__()"
+    if len(args) > len(names):
+        return TypeError(f"{place} takes {len(names) + 1} positional arguments but {len(args) + 1} were given")
+    for name in kwargs:
+        if name not in names:
+            return TypeError(f"{place} got an unexpected keyword argument {name!r}")
+        if name in names[: len(args)]:
+            return TypeError(f"{place} got multiple values for argument {name!r}")
+    fields = cls.__record_fields__
+    gone = [n for n in names[len(args) :] if n not in kwargs and fields[n].default is fields[n].factory]
+    return TypeError(f"{place} missing {len(gone)} required positional argument{'s'[: len(gone) > 1]}: "
+                     f"{', '.join(map(repr, gone))}")
 
 
 def _init_of(cls: Any) -> Any:
-    def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
-        if cls.__init__ is __init__:
-            _compile(cls)
-        cls.__init__(self, *args, **kwargs)
+    fields = tuple(cls.__record_fields__.values())
+    names = tuple(f.name for f in fields if f.init)
+    # By the number of arguments: names that may be given as keywords, fields that are set otherwise.
+    keywords = [frozenset(names[n:]) for n in range(len(names) + 1)]
+    others = [tuple(f for f in fields if f.name not in names[:n]) for n in range(len(names) + 1)]
+    ends = hasattr(cls, "__post_init__")
+    store = object.__setattr__
 
-    __init__.__wrapped_record__ = cls  # type: ignore[attr-defined]
+    def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        n = len(args)
+        if n > len(names) or (kwargs and not keywords[n].issuperset(kwargs)):
+            raise _misfit(cls, names, args, kwargs)
+        for name, value in zip(names, args):  # noqa: B905 - the rest comes below
+            store(self, name, value)
+        for f in others[n]:
+            if f.name in kwargs:
+                store(self, f.name, kwargs[f.name])
+            elif f.factory is not _MISSING:
+                store(self, f.name, f.factory())
+            elif f.default is not _MISSING:
+                store(self, f.name, f.default)
+            elif f.init:  # others are set by `__post_init__`
+                raise _misfit(cls, names, args, kwargs)
+        if ends:
+            self.__post_init__()
+
+    __init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    __init__.__module__ = cls.__module__
+    __init__.__annotations__ = {f.name: f.type for f in fields if f.init}
+    __init__.__record_class__ = cls  # type: ignore[attr-defined]
     return __init__
 
 
@@ -181,7 +192,6 @@ def record(cls: Any = None, /, *, frozen: bool = False, eq: bool = True, unsafe_
                     else:
                         setattr(cls, name, f.default)
         cls.__record_fields__ = fields
-        cls.__record_frozen__ = frozen
         setattr(cls, "__match_args__", tuple(n for n, f in fields.items() if f.init))  # noqa: B010 (mypy forbids a plain one)
         cls.__dataclass_fields__ = _OnDemand(_dataclass_fields)
         if all(isinstance(vars(base).get("__signature__", _SIGNATURE), _OnDemand) for base in cls.__mro__):

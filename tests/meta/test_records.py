@@ -65,6 +65,10 @@ def test_a_record_is_what_a_dataclass_is(flags: dict[str, bool]) -> None:
         ours(1, z=2)
     with pytest.raises(TypeError, match="missing 1 required"):
         ours()
+    with pytest.raises(TypeError, match="multiple values for argument 'a'"):
+        ours(1, a=2)
+    with pytest.raises(TypeError, match="takes 5 positional arguments but 6 were given"):
+        ours(1, "b", [], 1.0, 2)
 
 
 def test_equal_and_hash_leave_out_what_is_not_compared() -> None:
