@@ -1,5 +1,6 @@
-"""Forks beside imports: a child must not inherit an import that another thread has half done.
+"""Forks: a child must not inherit what another thread has half done, be it a run, a compilation or an import.
 
+Objects with locks are followed (`follow`), and get new ones in a child.
 Modules of rlx are imported when they are first used, in whatever thread uses them. Python does not reset the locks
 of single modules in a child, so an import that another thread had in progress would block the child for ever.
 """
@@ -10,7 +11,8 @@ import os
 import sys
 import threading
 import time
-from typing import Any
+import weakref
+from typing import Any, Protocol
 
 # What rlx imports. Other packages may run for as long as they like while they are imported: not waited for.
 _PACKAGES = sys.stdlib_module_names | {"rlx", "numpy", "scipy", "ml_dtypes"}
@@ -18,6 +20,21 @@ _PATIENCE = 5.0  # seconds; an import may itself wait for something that the for
 
 # Weak references by module name; an entry lives as long as a thread waits for the lock, takes it or holds it.
 _locks: dict[str, Any] = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
+
+
+class Forked(Protocol):
+    """What has locks of its own, or runs that other threads may have in progress."""
+
+    def _after_fork(self) -> None:
+        """In a child: other threads do not exist here."""
+
+
+_followed: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def follow(item: Forked) -> None:
+    """Call `item._after_fork()` in every child for as long as the item lives."""
+    _followed.add(item)
 
 
 def _foreign() -> list[str]:
@@ -41,7 +58,7 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    """In a child: forget imports that began after the wait, so that they begin anew."""
+    """In a child: renew the locks of what is followed; forget imports that began after the wait, to begin anew."""
     for name in _foreign():
         spec = getattr(sys.modules.get(name), "__spec__", None)
         if getattr(spec, "_initializing", False):
@@ -49,6 +66,8 @@ def _after_fork() -> None:
         _locks.pop(name, None)
     if sys.version_info < (3, 12):
         _renew_properties()
+    for item in list(_followed):
+        item._after_fork()
 
 
 def _renew_properties() -> None:

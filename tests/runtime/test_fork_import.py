@@ -1,10 +1,14 @@
 """A fork while another thread makes its first calls, which import modules."""
 
 import os
+import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import rlx
 
 PROGRAM = """
 import os, signal, sys, threading, time, rlx
@@ -79,4 +83,44 @@ print(os.waitpid(pid, 0)[1])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fork_waits_for_an_import_of_another_thread() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", WAIT], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "0", done.stderr
+
+
+def test_a_portable_model_that_another_thread_is_importing_can_be_imported_in_a_child(tmp_path: pathlib.Path) -> None:
+    program = """
+import os, signal, sys, threading, time
+import numpy as np
+import rlx
+from rlx.aot import source
+
+read, entered = source.Source._read, threading.Event()
+
+def slow(self):
+    entered.set()
+    time.sleep(0.5)
+    return read(self)
+
+m = rlx.load(sys.argv[1])
+source.Source._read = slow
+run = lambda: m.run({"x": np.ones((3, 4), np.float32)})["y"].tolist()
+thread = threading.Thread(target=run)
+thread.start()
+assert entered.wait(10)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    os._exit(0 if run() == [[2.0] * 4] * 3 else 1)
+thread.join()
+print(os.waitpid(pid, 0)[1])
+"""
+    onnx = pytest.importorskip("onnx")
+    nodes = [onnx.helper.make_node("Add", ["x", "x"], ["y"])]
+    ports = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, ["n", 4]) for n in "xy"]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", ports[:1], ports[1:]),
+                                   opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    made = rlx.load(model.SerializeToString())
+    path = str(tmp_path / "m.rlx")
+    made.save(path, inputs={"x": np.ones((2, 4), np.float32)}, portable=True)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program, path], capture_output=True, text=True,
+                          timeout=60)
     assert done.stdout.strip() == "0", done.stderr

@@ -1,16 +1,12 @@
 """An executable of a file before anything but `run` has been asked of it."""
 
-import os
 import threading
-import weakref
 from collections.abc import Mapping
 from typing import Any
 
 from rlx._kernels import _interp
 from rlx.aot.file import File, LoadedVariant, malformed
-
-_LOCK = threading.RLock()
-_LIVE: "weakref.WeakSet[QuickGraph]" = weakref.WeakSet()
+from rlx.forking import follow
 
 
 class QuickGraph:
@@ -22,6 +18,7 @@ class QuickGraph:
     def __init__(self, file: File, threads: int | None) -> None:
         state = file.state()
         self._whole: Any = None
+        self._lock = threading.RLock()
         self._file = file
         self._asked = threads
         self._direct: dict[Any, _interp.Executor] = {}
@@ -33,7 +30,12 @@ class QuickGraph:
             for variant, spec in zip(self._mapped if ready else (), file.variants, strict=False):
                 key = None if self._static else tuple(tuple(s) for s in spec["shapes"])
                 self._direct[key] = variant.executor
-        _LIVE.add(self)
+        follow(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+        for executor in self._direct.values():
+            executor.abandon()
 
     def run(self, inputs: Mapping[str, Any] | None = None, *, threads: int | None = None, out: Any = None) -> Any:
         """Run once; see `CompiledGraph.run`."""
@@ -47,7 +49,7 @@ class QuickGraph:
 
     def _complete(self) -> Any:
         """The whole executable, over the same programs, weights and random numbers."""
-        with _LOCK:
+        with self._lock:
             if self._whole is None:
                 from rlx.aot.executable import LoadedGraph
 
@@ -82,16 +84,3 @@ class QuickGraph:
 
     def __exit__(self, *error: object) -> None:
         self._complete().__exit__(*error)
-
-
-def _after_fork() -> None:
-    """In a child: runs that other threads had in progress do not exist here, nor the thread that held the lock."""
-    global _LOCK
-    _LOCK = threading.RLock()
-    for quick in list(_LIVE):
-        for executor in getattr(quick, "_direct", {}).values():
-            executor.abandon()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

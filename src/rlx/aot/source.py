@@ -9,6 +9,7 @@ import numpy as np
 from rlx.aot.file import File, malformed
 from rlx.aot.values import Arrays
 from rlx.errors import BindingError, FormatError, UnsupportedOpError
+from rlx.forking import follow
 
 if TYPE_CHECKING:
     from rlx.onnx.core import Core
@@ -73,6 +74,10 @@ class Source:
         self._threads = threads
         self._lock = threading.Lock()
         self._model: Any = None
+        follow(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     @property
     def model(self) -> Any:

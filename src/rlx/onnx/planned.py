@@ -4,9 +4,7 @@ What only a first run, a report or an error needs is imported there, so that a m
 of an ahead-of-time file runs within milliseconds.
 """
 
-import os
 import threading
-import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +14,7 @@ from rlx import dtypes
 from rlx._kernels import _interp
 from rlx._kernels._route import Route
 from rlx.errors import BindingError, BindingTypeError, ConfigError, UnknownNameError
+from rlx.forking import follow
 from rlx.machine import check_threads
 from rlx.onnx.declared import LENGTH, LENGTH_NEXT, CacheOf, Declared, Dim, fit_declared, from_bytes
 from rlx.onnx.elements import numpy_type
@@ -47,27 +46,6 @@ class Guarded:
         if isinstance(step, Segment) and step.direct:
             return step.variant.executor
         raise KeyError
-
-
-_LIVE: "weakref.WeakSet[PlannedModel]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """In a child: runs and compilations that other threads had in progress do not exist here."""
-    for model in list(_LIVE):
-        model._lock = threading.Lock()
-        shared = getattr(model._core, "model", None)
-        if shared is not None:
-            shared.lock = threading.RLock()
-        for part in (getattr(model._core, "sized", None), model._cache_runs):
-            if part is not None:
-                part.after_fork()
-        for variant in model._programs():
-            variant.executor.abandon()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class PlannedModel(Reported):
@@ -110,7 +88,18 @@ class PlannedModel(Reported):
         self._fast = not options.poison and not options.nan_check and options.busy != "wait"
         self._lock = threading.Lock()
         self._dtypes = {n: numpy_type(t.code, n) if t.code and not t.default else None for n, t in inputs.items()}
-        _LIVE.add(self)
+        follow(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        shared = getattr(self._core, "model", None)
+        if shared is not None:
+            shared.lock = threading.RLock()
+        for part in (getattr(self._core, "sized", None), self._cache_runs):
+            if part is not None:
+                part.after_fork()
+        for variant in self._programs():
+            variant.executor.abandon()
 
     # -- running ------------------------------------------------------------------------
 
@@ -509,7 +498,7 @@ class PlannedModel(Reported):
         other._cache_runs = None
         if self._cache_runs is not None:
             other._caches()
-        _LIVE.add(other)
+        follow(other)
         return other
 
     # -- files ---------------------------------------------------------------------------

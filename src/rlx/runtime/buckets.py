@@ -1,8 +1,6 @@
 """Compile caches: executables by graph and options, by bucket, by sizes; weights and parameters shared."""
 
-import os
 import threading
-import weakref
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -11,6 +9,7 @@ import numpy as np
 
 from rlx._kernels import _interp
 from rlx.errors import BindingError, ConfigError
+from rlx.forking import follow
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
 from rlx.options import CompileOptions, default_threads
@@ -66,20 +65,6 @@ def held_bytes(entries: Iterable[CompiledGraph]) -> int:
     return report.weights + report.arena
 
 
-_LIVE: "weakref.WeakSet[_Entries[Any]]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """In a child: threads that held a cache do not exist here."""
-    for entries in list(_LIVE):
-        entries._lru.after_fork()
-        entries._lock, entries._building = threading.Lock(), {}
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
 class _Entries(Generic[K]):
     """Executables by key: each is compiled once, whatever the number of threads that ask for it."""
 
@@ -87,7 +72,11 @@ class _Entries(Generic[K]):
         self._lru: LRU[K, CompiledGraph] = LRU(max_entries, max_bytes, held_bytes)
         self._lock = threading.Lock()
         self._building: dict[K, threading.Lock] = {}
-        _LIVE.add(self)
+        follow(self)
+
+    def _after_fork(self) -> None:
+        self._lru.after_fork()
+        self._lock, self._building = threading.Lock(), {}
 
     def _entry(self, key: K, graph: Graph, options: CompileOptions, like: CompiledGraph | None) -> CompiledGraph:
         found = self._lru.get(key)

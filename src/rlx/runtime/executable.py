@@ -1,6 +1,5 @@
 """CompiledGraph: what a user runs. Binding, checking, state, reports."""
 
-import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from rlx.errors import (
     SizeError,
     UnknownNameError,
 )
+from rlx.forking import follow
 from rlx.ir.graph import Graph
 from rlx.ir.opdef import Array
 from rlx.machine import check_count, check_threads
@@ -67,23 +67,6 @@ if TYPE_CHECKING:
 
 RunKept = Callable[[Any, list[Array], list[Array | None]], list[Array] | None]
 
-_LIVE: "weakref.WeakSet[CompiledGraph]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """In a child: runs that other threads had in progress do not exist here."""
-    for exe in list(_LIVE):
-        exe._lock = threading.RLock()
-        exe.turn = threading.RLock()
-        exe._variants.after_fork()
-        exe._families.after_fork()
-        for variant in exe._programs():
-            variant.executor.abandon()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
 
 class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
     """An executable graph. Made by `rlx.compile`; runs one call at a time.
@@ -128,7 +111,15 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
         self._variant = self._full
         # A variant that takes inputs as they come, its run, where its outputs go, views of these.
         self._by_position: tuple[Variant, RunKept, list[Array], list[Array | None]] | None = None
-        _LIVE.add(self)  # at the end: a fork during a compilation meets whole executables alone
+        follow(self)  # at the end: a fork during a compilation meets whole executables alone
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self.turn = threading.RLock()
+        self._variants.after_fork()
+        self._families.after_fork()
+        for variant in self._programs():
+            variant.executor.abandon()
 
     # -- variants ---------------------------------------------------------------
 
@@ -452,7 +443,7 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
             other._variant = twin(self._variant)
             other._variants.put((other._extents.key(), None), other._variant)
         other._dirty = True
-        _LIVE.add(other)
+        follow(other)
         return other
 
     def cancel(self) -> None:
