@@ -119,7 +119,8 @@ def register_op(
         `elementwise` (element i of each result needs element i of the operands only), `commutative`,
         `nondeterministic` (equal calls differ: never merged or folded), `stateful` (never dropped either).
     samples : sequence of Sample, or callable, optional
-        Calls to try out now, and for `rlx.testing.optest.check_sample`.
+        Calls to try out now (the kernel must give what the definition gives), and for
+        `rlx.testing.optest.check_sample`.
     tolerance : Tolerance
         How far the kernel may be from the definition.
     onnx : sequence of (domain, name, first opset)
@@ -274,9 +275,12 @@ def _kernel(op: str, kernel: Any) -> Any:
 
 
 def _try(op: CustomOp, sample: Sample) -> None:
-    """Rules, definition and derivative on a sample."""
+    """Rules, definition, kernel and derivative on a sample."""
     from rlx.reference import evaluate_op
 
+    if not isinstance(sample, Sample) or not isinstance(sample.args, (tuple, list)):
+        raise ConfigError(f"register_op {op.name!r}: a sample must be Sample((operand, ...), {{attribute: value}}), "
+                          f"got {sample!r}")
     try:
         results = evaluate_op(op, sample.args, sample.attrs)
         graph = Graph("sample")
@@ -286,6 +290,8 @@ def _try(op: CustomOp, sample: Sample) -> None:
         for array, value in zip(results, made, strict=True):
             if array.shape != value.shape:
                 raise ValueError(f"the definition must give {value.type}, got shape {array.shape}")
+        if op.kernel is not None and not op.has("random"):
+            _try_kernel(op, sample, results)
         if op.vjp is None:
             return
         gradients = [graph.input(f"d{i}", v.shape, v.dtype) for i, v in enumerate(made)]
@@ -301,6 +307,26 @@ def _try(op: CustomOp, sample: Sample) -> None:
         if gradient is not None and (not isinstance(gradient, Value) or gradient.type != want):
             got = gradient.type if isinstance(gradient, Value) else type(gradient).__name__
             raise ConfigError(f"register_op {op.name!r}: gradient {i} of vjp must have type {want}, got {got}")
+
+
+def _try_kernel(op: CustomOp, sample: Sample, wanted: Sequence[Any]) -> None:
+    """The kernel gives what the definition gives, within the op's tolerance."""
+    from rlx.backend import compile as compiled
+
+    graph = Graph("sample")
+    feeds = {f"x{i}": np.asarray(a) for i, a in enumerate(sample.args) if a is not None}
+    values = [None if a is None else graph.input(f"x{i}", np.shape(a), feeds[f"x{i}"].dtype)
+              for i, a in enumerate(sample.args)]
+    for i, value in enumerate(graph.emit(op, values, sample.attrs)):
+        graph.output(f"y{i}", value)
+    for i, (got, want) in enumerate(zip(compiled(graph).run(feeds), wanted, strict=True)):
+        rtol, atol = op.tolerance.of(_dtypes.of_array(want))
+        exact = want.dtype.kind in "biu"
+        wide = np.complex128 if want.dtype.kind == "c" else np.float64
+        if not (np.array_equal(got, want) if exact else
+                np.allclose(got.astype(wide), want.astype(wide), rtol=rtol, atol=atol, equal_nan=True)):
+            raise ValueError(f"result {i} of the kernel must be that of the definition, got {got.reshape(-1)[:4]} ... "
+                             f"for {want.reshape(-1)[:4]} ...")
 
 
 __all__ = ["Attr", "CustomOp", "OpDef", "Sample", "Tolerance", "get_include", "register_op", "registered_ops",

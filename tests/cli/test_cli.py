@@ -192,6 +192,9 @@ def test_compile_writes_a_file_that_runs(model: Path, tmp_path: Path, capsys: py
     for command in ("run", "inspect", "bench"):
         more = ["-s", "0.05"] if command == "bench" else []
         assert call(capsys, command, target, "-d", "n=2", "-q", *more)[0] == 0, command
+    shown, whole = (call(capsys, "inspect", file, "-d", "n=2", "-q")[1] for file in (target, model))
+    assert "(the file holds no graph)" in shown and "return" not in shown
+    assert shown.partition("graph '")[0].split()[1:] == whole.partition("graph '")[0].split()[1:]  # signature and ops
     assert "must have a plan for the inputs" in call(capsys, "run", target, "-d", "n=3", "-q")[2]
     status, out, _ = call(capsys, "compile", model, "-o", target, "-q", "--json", "--isa", "baseline")
     assert json.loads(out)["bytes"] == target.stat().st_size

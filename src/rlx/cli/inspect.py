@@ -35,7 +35,7 @@ def inspect(options: argparse.Namespace) -> None:
             print(f"-- part {i + 1} of {len(parts)} " + "-" * 50)
         print(table_text(("op", "nodes"), [(k, str(n)) for k, n in histogram(part).most_common()], (1,)))
         print(f"\n{explain(part)}\n")
-        lines = print_graph(part.graph).splitlines()
+        lines = print_graph(part.graph).splitlines() if part.graph.nodes else ["(the file holds no graph)"]
         if not options.full:
             lines = [LONG_NAME.sub("%…", line) for line in lines]
         if len(lines) > GRAPH_LINES and not options.full:
@@ -46,8 +46,9 @@ def inspect(options: argparse.Namespace) -> None:
 
 
 def histogram(part: Compiled) -> Counter[str]:
-    """How many nodes of each op the compiled graph has."""
-    return Counter(n.op.name for n in part.graph.nodes if not n.op.has("leaf"))
+    """How many nodes of each op the compiled graph has; of a file without its graph, how many the program knows."""
+    return Counter(n.op.name for n in part.graph.nodes if not n.op.has("leaf")) or Counter(
+        n.op for n in part.program.nodes)
 
 
 def facts(session: Session, parts: list[Compiled]) -> dict[str, Any]:
