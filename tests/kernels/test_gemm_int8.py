@@ -27,8 +27,7 @@ def count(array):
 
 def pack(b, level, trans=False, groups=1):
     k, n = b.shape[-2:][:: -1 if trans else 1]
-    plan = gemm_int8.plan_pack(k, n, signed=b.dtype == np.int8, trans=trans, groups=groups,
-                               level=level)
+    plan = gemm_int8.plan_pack(k, n, signed=b.dtype == np.int8, trans=trans, groups=groups)
     out = np.full(groups * gemm_int8.packed_bytes(k, n, level), 0xAA, np.uint8)
     call_kernel(plan.kernel, [b, out], plan.attrs, extent=plan.extent, level=level)
     return out
@@ -168,7 +167,7 @@ def test_conv(case, ta, tb, level, guarded):
         for g in range(groups):
             own = slice(g * s.oc, (g + 1) * s.oc)
             want[..., own] += window[..., g * s.c : (g + 1) * s.c] @ wz[(own, *tap)].T
-    plan = gemm_int8.plan_pack_conv(s, signed=tb == np.int8, level=level)
+    plan = gemm_int8.plan_pack_conv(s, signed=tb == np.int8)
     packed = np.full(groups * gemm_int8.packed_bytes(s.depth, s.oc, level), 0xAA, np.uint8)
     call_kernel(plan.kernel, [w, packed], plan.attrs, extent=plan.extent, level=level)
     out = guarded(np.full((2, *s.out, oc), 99, np.int32))

@@ -92,7 +92,6 @@ def plan_pack(
     ldb: int | None = None,
     trans: bool = False,
     groups: int = 1,
-    group_stride: int | None = None,
     dtype: str = "f32",
     level: str | None = None,
 ) -> Plan:
@@ -106,7 +105,7 @@ def plan_pack(
         "N": n,
         "ldb": ldb if ldb is not None else (k if trans else n),
         "trans": int(trans),
-        "group_stride": group_stride if group_stride is not None else k * n,
+        "group_stride": k * n,
     }
     cost = groups * k * n * ITEM_SIZE[dtype] / 8
     return Plan(f"pack_b.{dtype}", attrs, groups * -(-n // nr), 1, 0, math.trunc(cost) + 50)

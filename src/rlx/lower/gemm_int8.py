@@ -84,8 +84,6 @@ def plan_pack(
     ldb: int | None = None,
     trans: bool = False,
     groups: int = 1,
-    group_stride: int | None = None,
-    level: str | None = None,
 ) -> Plan:
     """Plan `pack_b.int8`; args: source, packed (4-byte aligned)."""
     attrs: dict[str, AttrValue] = {
@@ -93,7 +91,7 @@ def plan_pack(
         "N": n,
         "ldb": ldb if ldb is not None else (k if trans else n),
         "trans": int(trans),
-        "group_stride": group_stride if group_stride is not None else k * n,
+        "group_stride": k * n,
         "b_signed": int(signed),
     }
     return Plan("pack_b.int8", attrs, groups, 1 if groups > 1 else 0, 0, groups * k * n + 50)
@@ -158,9 +156,9 @@ def plan_matmul(
     return Plan("matmul.int8", attrs, extent, 1 if extent > 1 else 0, work, cost)
 
 
-def plan_pack_conv(s: ConvShape, *, signed: bool, level: str | None = None) -> Plan:
+def plan_pack_conv(s: ConvShape, *, signed: bool) -> Plan:
     """Plan the packing of weights [groups * OC, k_d, k_h, k_w, C]; args: weights, packed."""
-    return plan_pack(s.depth, s.oc, signed=signed, trans=True, groups=s.groups, level=level)
+    return plan_pack(s.depth, s.oc, signed=signed, trans=True, groups=s.groups)
 
 
 def plan_conv(

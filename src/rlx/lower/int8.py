@@ -82,7 +82,7 @@ def lower_int8_matmul(ctx: Context, node: Node) -> None:
     n = right[-1]
     signed = b.dtype.kind == "i"
     groups = math.prod(right[:-2])
-    pack = gemm_int8.plan_pack(k, n, signed=signed, groups=groups, level=ctx.isa)
+    pack = gemm_int8.plan_pack(k, n, signed=signed, groups=groups)
     stride = gemm_int8.packed_bytes(k, n, ctx.isa)
     place = packed(ctx, b, Transform(pack.kernel, pack.attrs, stride * groups, pack.extent,
                                      ("pack_int8", ctx.isa, k, n, signed, groups)))
@@ -159,7 +159,7 @@ def _convolve(
     if gemm_int8.depthwise_fits(shape):
         kernel, plan_for = packed(ctx, w, depthwise_weights(weight, w.dtype)), gemm_int8.plan_depthwise
     else:
-        pack = gemm_int8.plan_pack_conv(shape, signed=signed, level=ctx.isa)
+        pack = gemm_int8.plan_pack_conv(shape, signed=signed)
         size = at.groups * gemm_int8.packed_bytes(shape.depth, shape.oc, ctx.isa)
         kernel = packed(
             ctx,

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rlx import dtypes
-from rlx.dtypes import DType
 from rlx.errors import LoweringError
 from rlx.ir.graph import Graph, Node, Value
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of, size_of
@@ -314,13 +313,6 @@ def lower_region_node(ctx: Context, node: Node) -> None:
     outer = [v for v in node.inputs if v is not None]
     nodes = [n for n in body.nodes if not n.op.has("leaf")]
     lower_region(ctx, nodes, body.inputs, outer, list(body.outputs.values()), list(node.outputs))
-
-
-def elementwise_dtype(node: Node) -> DType:
-    """Element type that a node's micro-kernel works on."""
-    first = node.inputs[0]
-    assert first is not None
-    return first.dtype if node.op.name != "where" else dtypes.bool_
 
 
 __all__ = ["broadcast_strides", "classify", "coalesce", "lower_region", "nbytes_of", "size_of"]

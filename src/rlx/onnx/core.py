@@ -124,7 +124,7 @@ class Core(Plans):
         self.model.tensors.release_pages()
         return variant
 
-    def settle(self, root: Step) -> None:
+    def settle(self) -> None:
         """Give back what importing and compiling left over."""
         largest = max(
             (s.variant.compiled for s in self.segments() if isinstance(s, Segment)),
@@ -147,7 +147,7 @@ class Core(Plans):
                 if not done and not root.children and (step := self._at_sizes(root, values)) is not None:
                     return step
                 child = self.trace(root, values, done, threads)
-                self.settle(root)
+                self.settle()
         except (MemoryError, OverflowError) as error:
             raise ExecutionError(f"graph {self.name!r}: sizes must fit the memory, got {error}") from None
         except RecursionError:

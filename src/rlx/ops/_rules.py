@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx import dtypes
 from rlx.dtypes import DType
@@ -150,11 +149,6 @@ def unary_errors() -> list[ErrorSample]:
     """Calls that every one-operand op refuses."""
     f = np.zeros((2,), np.float32)
     return [ErrorSample((f, f), {}, "number of operands"), ErrorSample((f,), {"nope": 1}, "attributes")]
-
-
-def as_int64(x: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """x as int64."""
-    return np.asarray(x, np.int64)
 
 
 REAL_AND_BOOL = (*dtypes.REALS, dtypes.bool_)

@@ -117,8 +117,6 @@ def _int_same(function: Callable[..., Any]) -> Callable[..., Any]:
     return reference
 
 
-SIGNED_NUMBERS = FLOATS + dtypes.SIGNED + COMPLEX
-
 neg = unary("neg", np.negative, "-x; integers wrap.", FLOATS + INTS + COMPLEX, tolerance=EXACT)
 sign = unary("sign", np.sign, "-1, 0 or 1; NaN stays NaN.", REALS, tolerance=EXACT)
 floor = unary("floor", _int_same(np.floor), "Largest integer not above x.", REALS, tolerance=EXACT)

@@ -147,9 +147,6 @@ def _slice_size(d: AnyDim, start: int, stop: int | None, step: int) -> tuple[Any
     raise TypeRuleError(f"slice: cannot tell the size of [{start}:{stop}:{step}] of a size {d}")
 
 
-_NO_STOP = 2**63 - 1
-
-
 def normal_stop(stop: int, step: int) -> int | None:
     """Python's stop for an ONNX-like one: far values mean 'to the end'."""
     if step > 0:

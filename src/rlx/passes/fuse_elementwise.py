@@ -8,7 +8,6 @@ of the region, so nothing is recomputed and no output is lost.
 import heapq
 from collections.abc import Set
 
-from rlx.dtypes import DType
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ops.fused import REGION
 
@@ -168,9 +167,3 @@ def _emit_region(
     new_values = rewriter.emit(REGION, [rewriter.map[v] for v in outside], {"body": body}, named)
     for v, value in zip(results, new_values, strict=True):
         rewriter.replace(v, value)
-
-
-def region_dtypes(node: Node) -> set[DType]:
-    """Element types that a region touches."""
-    body: Graph = node.attrs["body"]
-    return {v.dtype for n in body.nodes for v in n.outputs}
