@@ -10,6 +10,8 @@ from rlx.runtime.roofline import Machine, NodeTime, Roofline
 WIDTH, HEIGHT, LEFT, BOTTOM = 760.0, 360.0, 58.0, 34.0
 INTENSITY = (1 / 32, 1024.0)  # operations per byte that are drawn
 COLOURS = {"compute": "#c43e1c", "memory": "#3b5bdb"}
+# Long names of nodes and kernels break, figures do not.
+COLUMNS = ".whole{white-space:nowrap}td:not(.whole){overflow-wrap:anywhere;min-width:14em}"
 
 
 def page(name: str, found: Roofline, samples: Mapping[str, Sequence[float]]) -> str:
@@ -21,10 +23,12 @@ def page(name: str, found: Roofline, samples: Mapping[str, Sequence[float]]) -> 
     cards += f'<div class="card figure"><b>{left:.0f} %</b><span>of the time is above the roofline</span></div>'
     header, rows = found.table()
     head = "".join(f"<th>{h}</th>" for h in header)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in r) + "</tr>" for r in rows)
+    body = "".join("<tr>" + "".join(f'<td class="{"" if k in (1, 2) else "whole"}">{html.escape(c)}</td>'
+                                    for k, c in enumerate(r)) + "</tr>" for r in rows)  # fmt: skip
+    machine = html.escape(str(found.machine)).replace("\n", "<br>")
     title = html.escape(name)
-    return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
-            f'</head><body><main><h1>{title}</h1><p class="sub">{html.escape(str(found.machine))}</p>'
+    return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+            f'<style>{STYLE}{COLUMNS}</style></head><body><main><h1>{title}</h1><p class="sub">{machine}</p>'
             f'<div class="cards">{cards}</div><h2>Roofline</h2><div class="scroll">{drawing(found)}</div>'
             f'<h2>Nodes, dearest first</h2><div class="card grow"><table class="left"><thead><tr>{head}</tr></thead>'
             f"<tbody>{body}</tbody></table></div></main></body></html>\n")  # fmt: skip
@@ -60,14 +64,13 @@ def _grid(low: float, top: float) -> str:
         x = _x(2.0**power)
         lines.append(f'<path d="M{x:.1f} 8V{8 + HEIGHT}" stroke="#eef0f2"/><text x="{x:.1f}" y="{HEIGHT + 24}"'
                      f' text-anchor="middle">{2.0**power:g}</text>')  # fmt: skip
-    rate = top
-    while rate >= low:
+    for decade in range(math.ceil(math.log10(low)), math.floor(math.log10(top)) + 1):
+        rate = 10.0**decade
         y = _y(rate, low, top)
         lines.append(f'<path d="M{LEFT} {y:.1f}H{LEFT + WIDTH}" stroke="#eef0f2"/><text x="{LEFT - 6}" y="{y + 4:.1f}"'
-                     f' text-anchor="end">{rate:.3g}</text>')  # fmt: skip
-        rate /= 4
+                     f' text-anchor="end">{rate:g}</text>')  # fmt: skip
     lines.append(f'<text class="s" x="{LEFT + WIDTH / 2}" y="{HEIGHT + 40}" text-anchor="middle">operations per byte;'
-                 f" upwards Gflop/s; area is time</text>")  # fmt: skip
+                 " upwards Gflop/s; area is time; red: bound by arithmetic, blue: by memory; dashed: first cache</text>")  # fmt: skip
     return "".join(lines)
 
 
