@@ -101,7 +101,7 @@ class UnknownNameError(BindingError, KeyError):
     >>> exe.set_param("w", np.ones(3, np.float32))
     Traceback (most recent call last):
     rlx.errors.UnknownNameError: graph 'g': no parameter 'w'
-    hint: known names are []
+    hint: there are none
     ```
 
     Remedy: `exe.signature` lists the names.

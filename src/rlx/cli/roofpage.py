@@ -70,7 +70,7 @@ def _grid(low: float, top: float) -> str:
         lines.append(f'<path d="M{LEFT} {y:.1f}H{LEFT + WIDTH}" stroke="#eef0f2"/><text x="{LEFT - 6}" y="{y + 4:.1f}"'
                      f' text-anchor="end">{rate:g}</text>')  # fmt: skip
     lines.append(f'<text class="s" x="{LEFT + WIDTH / 2}" y="{HEIGHT + 40}" text-anchor="middle">operations per byte;'
-                 " upwards Gflop/s; area is time; red: bound by arithmetic, blue: by memory; dashed: first cache</text>")
+                 " upwards Gflop/s; area is time; red: bound by arithmetic, blue by memory; dashed: first cache</text>")
     return "".join(lines)
 
 

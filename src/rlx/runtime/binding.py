@@ -30,7 +30,9 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
     names = list(known)
     close = difflib.get_close_matches(str(name), names, 3)
-    return f"\nhint: did you mean {' or '.join(map(repr, close))}?" if close else f"\nhint: known names are {names}"
+    if close:
+        return f"\nhint: did you mean {' or '.join(map(repr, close))}?"
+    return f"\nhint: known names are {names}" if names else "\nhint: there are none"
 
 
 def check_names(given: Iterable[Any], known: Sequence[str], place: str) -> None:
