@@ -38,6 +38,6 @@ def _dynamic(size: Any, dtype: str) -> Any:
 class Products(common.Family):
     """(m, k, n): a float input quantised on the way, an int8 weight."""
 
-    families = ("quant", "int8")
+    families = ("quant", "quant_products", "int8")
     cases = {"dynamic": _dynamic}
     params = common.axes(cases, ("i8",), [(1, 384, 384), (128, 384, 1536)])

@@ -24,7 +24,7 @@ GROUPS = (
     ("reductions, normalisation, pooling", "#fff0c2", "#a87400",
      ("reduce", "norm", "softmax", "pool", "cumulative", "order", "loss")),
     ("moves data or a view", "#eceff3", "#8a94a3", ("view", "movement", "index", "resize", "sample")),
-    ("quantised", "#ead9f7", "#7b2cbf", ("quant", "int8")),
+    ("quantised", "#ead9f7", "#7b2cbf", ("quant", "quant_products", "int8")),
     ("control flow", "#fbd5e5", "#b3205f", ("control", "dynamic")),
     ("other", "#f3f0e8", "#7a6a45", ()),
 )

@@ -66,8 +66,10 @@ INDEX = {
         "avg_pool", "lp_pool", "max_pool", "max_pool_indices", "max_unpool",
     ),
     "quant": (
-        "conv_integer", "dequantize_linear", "dynamic_quantize_linear", "lookup", "matmul_integer", "qlinear_conv",
-        "qlinear_matmul", "quantize_linear",
+        "dequantize_linear", "dynamic_quantize_linear", "lookup", "quantize_linear",
+    ),
+    "quant_products": (
+        "conv_integer", "matmul_integer", "qlinear_conv", "qlinear_matmul",
     ),
     "random": (
         "bernoulli", "dropout", "multinomial", "randint", "random_normal", "random_uniform", "sample",
