@@ -1,8 +1,7 @@
 /* Template: implicit GEMM convolution, channels last. See conv_f32.c. */
-#define CONV_LAYOUT                                                                       \
-    "batch groups C OC ldi ldo in_d in_h in_w out_d out_h out_w k_d k_h k_w "              \
-    "stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w "       \
-    "mc nc kc out_size work_stride clamp lo:f hi:f steps:*"
+#include "conv_attrs.h"
+
+#define CONV_LAYOUT CONV_LAST_HEAD "mc nc kc out_size " CONV_TAIL
 
 #define CONV_MAX_RUNS 64
 

@@ -1,47 +1,19 @@
 /* Template: depthwise convolution of channels-first images. See conv_first.c. */
-#define CONV_FIRST_LAYOUT                                                                 \
-    "batch groups C OC in_d in_h in_w out_d out_h out_w k_d k_h k_w "                      \
-    "stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w "       \
-    "nc work_stride clamp lo:f hi:f steps:*"
+#include "conv_attrs.h"
+
+#define CONV_FIRST_LAYOUT CONV_FIRST_HEAD "nc " CONV_TAIL
 
 enum { FIRST_MAX_K = 640 };
 
 typedef struct NAME(first) {
-    int64_t batch, groups, c, oc, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
-    int64_t nc, work_stride, clamp;
-    T lo, hi;
-    const int64_t *steps;
-    int64_t n_steps, taps, k, plane_in, plane_out;
+    CONV_FIRST_HEAD_FIELDS;
+    int64_t nc;
+    CONV_FIRST_TAIL_FIELDS;
 } NAME(first);
-
-static NAME(first) NAME(first_of)(const int64_t *at) {
-    NAME(first) p;
-    memcpy(&p, at, 25 * sizeof(int64_t));
-    p.lo = (T)RLX_F(at, 25), p.hi = (T)RLX_F(at, 26);
-    p.steps = RLX_LIST(at, 27), p.n_steps = RLX_COUNT(at, 27);
-    p.taps = p.kernel[0] * p.kernel[1] * p.kernel[2];
-    p.k = p.taps * p.c;
-    p.plane_in = p.in[0] * p.in[1] * p.in[2];
-    p.plane_out = p.out[0] * p.out[1] * p.out[2];
-    return p;
-}
-
-static int NAME(first_steps)(const rlx_thunk *t, const rlx_frame *f, const NAME(first) *p, T *c,
-                             int64_t rows, int64_t cols, int64_t channel, int64_t pixel) {
-    if (!p->n_steps)
-        return RLX_OK;
-    rlx_epi_tile tile = {(char *)c, (char *)c, p->plane_out, p->plane_out, sizeof(T), sizeof(T), rows,
-                         cols, channel, 1, pixel, channel * p->plane_out + pixel};
-    return rlx_epilogue(t, f, p->steps, p->n_steps, &tile);
-}
 
 /* dst[i] = src[i * step] for i < n. */
 RLX_ALWAYS_INLINE void NAME(every)(T *dst, const T *src, int64_t step, int64_t n) {
     int64_t i = 0;
-    if (step == 1) {
-        memcpy(dst, src, (size_t)n * sizeof(T));
-        return;
-    }
     if (step == 2) /* the last pair may end the buffer */
         for (; i + W < n; i += W)
             *(VU *)(dst + i) = NAME(rlx_every_second)(LOAD(src + 2 * i), LOAD(src + 2 * i + W), 0);
@@ -77,10 +49,9 @@ static void NAME(line)(const NAME(first) *p, T *dst, const T *line, int64_t leng
     }
     for (int64_t phase = 0; phase < step; phase++, dst += length) {
         int64_t x = phase - p->pad[2]; /* of dst[0] */
-        int64_t from = x < 0 ? (-x + step - 1) / step : 0;
-        int64_t to = x < p->in[2] ? (p->in[2] - x + step - 1) / step : 0;
-        from = from < length ? from : length;
-        to = !line ? from : to > length ? length : to > from ? to : from;
+        int64_t from, to;
+        rlx_inside(x, step, p->in[2], length, &from, &to);
+        to = line ? to : from;
         memset(dst, 0, (size_t)from * sizeof(T));
         if (to > from)
             NAME(every)(dst + from, line + x + from * step, step, to - from);
@@ -140,7 +111,8 @@ static void NAME(channel)(const NAME(first) *p, const T *x, int64_t line, const 
 
 /* An item: nc output lines of one plane of one group. */
 static int NAME(conv_direct)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
-    NAME(first) p = NAME(first_of)(t->attrs);
+    NAME(first) p;
+    CONV_FIRST_READ(p, t->attrs);
     const T *bias = (const T *)RLX_OPT(t, f, 3);
     int64_t reach = (p.kernel[2] - 1) * p.dilation[2];
     int64_t width = (p.out[2] + W - 1) / W * W; /* vectors read whole panels */
@@ -172,7 +144,12 @@ static int NAME(conv_direct)(const rlx_thunk *t, const rlx_frame *f, int64_t lo,
         for (int64_t o = 0; o < p.oc; o++) {
             T *c = (T *)RLX_PTR(t, f, 2) + (gi * p.oc + o) * p.plane_out + here;
             NAME(channel)(&p, patch, p.stride[1] * ld, taps, w + o * p.k, bias ? bias[channel + o] : 0, c, y1 - y0);
-            int status = NAME(first_steps)(t, f, &p, c, 1, pixels, gi * p.oc + o, here);
+            if (!p.n_steps)
+                continue;
+            int64_t row = gi * p.oc + o;
+            rlx_epi_tile tile = {(char *)c, (char *)c, p.plane_out, p.plane_out, sizeof(T), sizeof(T), 1, pixels,
+                                 row, 1, here, row * p.plane_out + here};
+            int status = rlx_epilogue(t, f, p.steps, p.n_steps, &tile);
             if (status)
                 return status;
         }

@@ -1,29 +1,20 @@
 /* Template: convolution over padded planes of channels-first images. See conv_planes.c. */
-#define CONV_PLANES_LAYOUT                                                                  \
-    "batch groups C OC in_d in_h in_w out_d out_h out_w k_d k_h k_w "                        \
-    "stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w "         \
-    "height lines columns mc pass pitch image in_place work_stride clamp lo:f hi:f steps:*"
+#include "conv_attrs.h"
+
+#define CONV_PLANES_LAYOUT CONV_FIRST_HEAD "height lines columns mc pass pitch image in_place " CONV_TAIL
 
 enum { PLANES_MAX_TERMS = 1024, FETCH_TERMS = 32 };
 
 typedef struct NAME(planes) {
-    int64_t batch, groups, c, oc, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
-    int64_t height, lines, columns, mc, pass, pitch, image, in_place, work_stride, clamp;
-    T lo, hi;
-    const int64_t *steps;
-    int64_t n_steps, taps, k, plane_in, plane_out;
+    CONV_FIRST_HEAD_FIELDS;
+    int64_t height, lines, columns, mc, pass, pitch, image, in_place;
+    CONV_FIRST_TAIL_FIELDS;
     int64_t phases[3], lines_in; /* of a phase */
 } NAME(planes);
 
 static NAME(planes) NAME(planes_of)(const int64_t *at) {
     NAME(planes) p;
-    memcpy(&p, at, 32 * sizeof(int64_t));
-    p.lo = (T)RLX_F(at, 32), p.hi = (T)RLX_F(at, 33);
-    p.steps = RLX_LIST(at, 34), p.n_steps = RLX_COUNT(at, 34);
-    p.taps = p.kernel[0] * p.kernel[1] * p.kernel[2];
-    p.k = p.taps * p.c;
-    p.plane_in = p.in[0] * p.in[1] * p.in[2];
-    p.plane_out = p.out[0] * p.out[1] * p.out[2];
+    CONV_FIRST_READ(p, at);
     for (int d = 1; d < 3; d++) /* one where all taps have the same remainder */
         p.phases[d] = p.kernel[d] == 1 || p.dilation[d] % p.stride[d] == 0 ? 1 : p.stride[d];
     p.lines_in = p.lines + (p.kernel[1] - 1) * p.dilation[1] / p.stride[1];
@@ -158,18 +149,10 @@ RLX_ALWAYS_INLINE void NAME(planes_zero)(T *dst, int64_t n) {
         *(VU *)dst = (V){0};
 }
 
-/* Places [*from, *to) of a line that are inside the image: place j is its element j * step + x. */
-RLX_ALWAYS_INLINE void NAME(planes_inside)(int64_t x, int64_t step, int64_t in, int64_t pitch, int64_t *from,
-                                           int64_t *to) {
-    int64_t first = x < 0 ? (-x + step - 1) / step : 0, end = x < in ? (in - x + step - 1) / step : 0;
-    *from = first < pitch ? first : pitch;
-    *to = end > pitch ? pitch : end > *from ? end : *from;
-}
-
 /* dst[j] = line[j * step + x] where that is inside, else 0, j < pitch; zeros may follow, less than a vector. */
 RLX_ALWAYS_INLINE void NAME(planes_line)(T *dst, const T *line, int64_t x, int64_t step, int64_t in, int64_t pitch) {
     int64_t from, to;
-    NAME(planes_inside)(x, step, in, pitch, &from, &to);
+    rlx_inside(x, step, in, pitch, &from, &to);
     NAME(planes_zero)(dst, from);
     int64_t i = from;
     for (; step == 1 && i + W <= to; i += W)
@@ -184,8 +167,8 @@ RLX_ALWAYS_INLINE void NAME(planes_line)(T *dst, const T *line, int64_t x, int64
 /* The same for both remainders by 2. */
 static void NAME(planes_pair)(T *even, T *odd, const T *line, int64_t x, int64_t in, int64_t pitch) {
     int64_t from[2], to[2];
-    NAME(planes_inside)(x, 2, in, pitch, &from[0], &to[0]);
-    NAME(planes_inside)(x + 1, 2, in, pitch, &from[1], &to[1]); /* from[1] <= from[0], to[1] <= to[0] */
+    rlx_inside(x, 2, in, pitch, &from[0], &to[0]);
+    rlx_inside(x + 1, 2, in, pitch, &from[1], &to[1]); /* from[1] <= from[0], to[1] <= to[0] */
     NAME(planes_zero)(even, from[0]);
     NAME(planes_zero)(odd, from[1]);
     int64_t i = from[0];

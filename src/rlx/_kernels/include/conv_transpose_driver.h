@@ -2,10 +2,7 @@
 #define PACK_TRANSPOSE_LAYOUT                                                             \
     "groups C OC k_d k_h k_w stride_d stride_h stride_w dilation_d dilation_h dilation_w " \
     "pad_d pad_h pad_w merge"
-#define CONV_TRANSPOSE_LAYOUT                                                             \
-    "batch groups C OC ldi ldo in_d in_h in_w out_d out_h out_w k_d k_h k_w "              \
-    "stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w "       \
-    "mc nc kc out_size work_stride clamp lo:f hi:f steps:* merge"
+#define CONV_TRANSPOSE_LAYOUT CONV_LAST_HEAD "mc nc kc out_size " CONV_TAIL " merge"
 
 #ifndef RLX_CONV_PHASE
 #define RLX_CONV_PHASE

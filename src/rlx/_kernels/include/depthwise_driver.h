@@ -1,8 +1,7 @@
 /* Template: depthwise convolution, channels last. See conv_depthwise.c. */
-#define DEPTHWISE_LAYOUT                                                                  \
-    "batch groups C OC ldi ldo in_d in_h in_w out_d out_h out_w k_d k_h k_w "              \
-    "stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w "       \
-    "out_size work_stride clamp lo:f hi:f steps:*"
+#include "conv_attrs.h"
+
+#define DEPTHWISE_LAYOUT CONV_LAST_HEAD "out_size " CONV_TAIL
 
 typedef struct NAME(depthwise) {
     int64_t batch, groups, c, oc, ldi, ldo, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];

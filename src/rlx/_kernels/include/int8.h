@@ -99,7 +99,6 @@ typedef struct rlx_int8_post {
     int64_t q_lo, q_hi;
 } rlx_int8_post;
 
-enum { RLX_INT8_POST_WORDS = 8 };
 #define RLX_INT8_POST_LAYOUT "a_signed b_signed a_zero_n b_zero_n scale_n out_kind q_lo q_hi "
 
 static inline int64_t rlx_int8_depth(int64_t k) { return (k + RLX_KG - 1) / RLX_KG * RLX_KG; }

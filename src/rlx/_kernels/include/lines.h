@@ -1,4 +1,4 @@
-/* Every second element of an image line. */
+/* What convolutions of channels-first images take of a line. */
 #ifndef RLX_LINES_H
 #define RLX_LINES_H
 
@@ -15,6 +15,13 @@ RLX_ALWAYS_INLINE rlx_v32 rlx_every_second_f32(rlx_v32 a, rlx_v32 b, const int f
 #else
     return (rlx_v32){a[first], a[first + 2], b[first], b[first + 2]};
 #endif
+}
+
+/* Places [*from, *to) of a line of `length` places that are inside an image: place j is its element j * step + x. */
+RLX_ALWAYS_INLINE void rlx_inside(int64_t x, int64_t step, int64_t in, int64_t length, int64_t *from, int64_t *to) {
+    int64_t first = x < 0 ? (-x + step - 1) / step : 0, end = x < in ? (in - x + step - 1) / step : 0;
+    *from = first < length ? first : length;
+    *to = end > length ? length : end > *from ? end : *from;
 }
 
 #endif

@@ -12,13 +12,11 @@
  * Design: the rows of a tile are gathered once for all output channels, kernel
  * line by kernel line, and converted to terms on the way (int8.h).
  */
+#include "conv_attrs.h"
 #include "int8.h"
 
 #define W RLX_W32
-#define CONV_INT8_LAYOUT                                                                  \
-    "batch groups C OC ldi ldo in_d in_h in_w out_d out_h out_w k_d k_h k_w "              \
-    "stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w "       \
-    "mc nc work_stride " RLX_INT8_POST_LAYOUT "steps:*"
+#define CONV_INT8_LAYOUT CONV_LAST_HEAD "mc nc work_stride " RLX_INT8_POST_LAYOUT "steps:*"
 
 typedef struct conv {
     int64_t batch, groups, c, oc, ldi, ldo, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
