@@ -44,7 +44,7 @@ def _quant(node: Node, values: Sequence[Value | None]) -> gemm_int8.Quant:
     )
 
 
-def _emit(ctx: Context, node: Node, plan: gemm.Plan, a: Arg, b: Operand, out: Arg, values: Sequence[Value | None],
+def _emit(ctx: Context, plan: gemm.Plan, a: Arg, b: Operand, out: Arg, values: Sequence[Value | None],
           operands: Sequence[Arg | None]) -> None:
     _, _, bias, a_zero, b_zero, scale, out_zero = values
     ctx.call(
@@ -95,7 +95,7 @@ def lower_int8_matmul(ctx: Context, node: Node) -> None:
         ctx, extras, node.attrs["epilogue"], node.attrs["out"], shape_of(out), _FIRST_EXTRA, clamps=False
     )
     plan = gemm_int8.plan_matmul(m, n, k, _quant(node, values), batch=batch, steps=steps, level=ctx.isa)
-    _emit(ctx, node, plan, ctx.read(a), place, ctx.write(out), values, operands)
+    _emit(ctx, plan, ctx.read(a), place, ctx.write(out), values, operands)
 
 
 def _batch(left: list[int], right: list[int], stride: int, n: int) -> list[tuple[int, int, int, int]]:
@@ -179,4 +179,4 @@ def _convolve(
     )
     plan = plan_for(shape, _quant(node, values), ldo=row, steps=steps, level=ctx.isa)
     nbytes = reach(out_shape, row) * node.outputs[0].dtype.itemsize
-    _emit(ctx, node, plan, ctx.read(x, math.prod(x_shape)), kernel, ctx.write(out, nbytes), values, operands)
+    _emit(ctx, plan, ctx.read(x, math.prod(x_shape)), kernel, ctx.write(out, nbytes), values, operands)

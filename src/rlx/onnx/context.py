@@ -12,11 +12,12 @@ from rlx.errors import FormatError
 from rlx.ir.graph import Value
 from rlx.onnx import hostcalls
 from rlx.onnx.block import Block, NodeDef, plain
+from rlx.onnx.scope import Scope
 from rlx.onnx.steps import Slot
 from rlx.onnx.tensors import Array, type_name
 
 if TYPE_CHECKING:
-    from rlx.onnx.tracer import Scope, Tracer
+    from rlx.onnx.tracer import Tracer
 
 _MISSING: Any = object()
 # The methods of NodeContext hide the names of the types.
@@ -31,7 +32,7 @@ class NodeContext:
     the current segment, and values belong to one segment.
     """
 
-    def __init__(self, tracer: "Tracer", node: NodeDef, scope: "Scope") -> None:
+    def __init__(self, tracer: "Tracer", node: NodeDef, scope: Scope) -> None:
         self.tracer = tracer
         self.node = node
         self.scope = scope
@@ -278,8 +279,6 @@ class NodeContext:
         self, function: Callable[..., Any], items: Sequence[Any], kept: Sequence[Value]
     ) -> tuple[Any, list[Value]]:
         """As `host`, and values of before the call as values of after it."""
-        from rlx.onnx.tracer import Scope
-
         scope = Scope(None, {str(i): self.tracer.item(v) for i, v in enumerate(kept)})
         self.tracer.scopes.append(scope)
         result = self.host(function, items)

@@ -14,8 +14,9 @@ from rlx.errors import ExecutionError, FormatError
 from rlx.ir.graph import Graph
 from rlx.onnx.block import Block
 from rlx.onnx.plans import ABSENT, Plans
+from rlx.onnx.scope import Frame, Scope
 from rlx.onnx.steps import Finish, Segment, Slot, Step
-from rlx.onnx.tracer import Frame, Scope, Tracer
+from rlx.onnx.tracer import Tracer
 from rlx.options import CompileOptions
 from rlx.runtime.variant import Variant, settle
 from rlx.runtime.verbose import tell

@@ -19,8 +19,8 @@ from rlx.ir.types import TensorType
 from rlx.onnx.block import Block
 from rlx.onnx.context import NodeContext, dim
 from rlx.onnx.registry import onnx_op
+from rlx.onnx.scope import NotStaticError, Scope
 from rlx.onnx.steps import Slot, is_tensor
-from rlx.onnx.tracer import NotStaticError, Scope
 from rlx.onnx.tracing import TraceGraph
 from rlx.records import replace
 

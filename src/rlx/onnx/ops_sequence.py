@@ -9,7 +9,7 @@ from rlx.errors import FormatError
 from rlx.onnx.context import NodeContext, dim
 from rlx.onnx.ops_tensor import split, split_sizes
 from rlx.onnx.registry import onnx_op
-from rlx.onnx.tracer import Scope
+from rlx.onnx.scope import Scope
 
 
 @onnx_op("SequenceConstruct")

@@ -20,8 +20,9 @@ from rlx.ir.traced import Trace, at
 from rlx.ir.types import TensorType, normal_axis
 from rlx.onnx.declared import LENGTH, LENGTH_NEXT, CacheOf, Declared
 from rlx.onnx.elements import numpy_type
+from rlx.onnx.scope import NotStaticError, Scope
 from rlx.onnx.steps import Start
-from rlx.onnx.tracer import NotStaticError, Scope, Tracer, placed
+from rlx.onnx.tracer import Tracer, placed
 from rlx.onnx.tracing import TraceGraph
 from rlx.records import record
 from rlx.runtime import kernels
