@@ -90,16 +90,14 @@ RLX_ALWAYS_INLINE rlx_v32 rlx_widen_f8e4m3fn(const uint8_t *p) {
 }
 
 /* The first n values; the others are 0 and not touched. */
-RLX_ALWAYS_INLINE rlx_v32 rlx_widen_part_f16(const uint16_t *p, int64_t n) {
-    uint16_t v[RLX_W32] = {0};
-    memcpy(v, p, (size_t)n * 2);
-    return rlx_widen_f16(v);
-}
-
-RLX_ALWAYS_INLINE rlx_v32 rlx_widen_part_bf16(const uint16_t *p, int64_t n) {
-    uint16_t v[RLX_W32] = {0};
-    memcpy(v, p, (size_t)n * 2);
-    return rlx_widen_bf16(v);
-}
+#define RLX_WIDEN_PART(S)                                                          \
+    RLX_ALWAYS_INLINE rlx_v32 rlx_widen_part_##S(const uint16_t *p, int64_t n) {   \
+        uint16_t v[RLX_W32] = {0};                                                 \
+        memcpy(v, p, (size_t)n * 2);                                               \
+        return rlx_widen_##S(v);                                                   \
+    }
+RLX_WIDEN_PART(f16)
+RLX_WIDEN_PART(bf16)
+#undef RLX_WIDEN_PART
 
 #endif
