@@ -234,7 +234,7 @@ def product_ns(m: int, n: int, k: int, level: str | None = None, *, size: int = 
     """Estimate of a product [m, k] [k, n] of floats of `size` bytes: arithmetic or the read of the second operand,
     at `near` of the usual rate, whichever takes longer."""
     figures = of(level)
-    return max(0.5 * size * m * n * k / figures.flops, float(size) * n * k / (near * figures.read))
+    return max(m * n * k * (size * 0.5) / figures.flops, n * k * size / (near * figures.read))
 
 
 def _near(c: int, oc: int) -> float:
@@ -243,7 +243,7 @@ def _near(c: int, oc: int) -> float:
 
 def conv3x3_ns(batch: int, height: int, width: int, c: int, oc: int, level: str | None = None) -> float:
     """Estimate of a 3x3 convolution with stride 1 by direct sums; height, width: of the result."""
-    return 1.1 * product_ns(batch * height * width, oc, 9 * c, level, near=_near(c, oc))
+    return product_ns(batch * height * width, oc, 9 * c, level, near=_near(c, oc)) * 1.1
 
 
 def winograd_ns(side: int, batch: int, height: int, width: int, c: int, oc: int, level: str | None = None) -> float:

@@ -6,9 +6,10 @@ rules out the extents at which it would have come out differently. What is left 
 set of extents that compile to the same program but for its numbers, and those are known.
 
 A traced number is an `int`, so code that does not know of tracing works on it. Where
-such code turns it into something else (an index, a NumPy number, a float to the left of
-it in a product), its trace is lost unseen: who relies on a trace compares what it
-foretells with ordinary compilations first.
+such code turns it into something else (an index, a range, a NumPy number, `int(...)` of a
+traced float, a float to the left of it in a product), its trace is lost unseen: who relies
+on a trace compares what it foretells with ordinary compilations first. In lowering, floats
+stand to the right, rounding is `math.trunc`, and searches go through `each`.
 """
 
 import math
@@ -205,6 +206,25 @@ def sqrt(x: float) -> float:
         return math.sqrt(x)
     root: float = x.trace.number(np.sqrt(x.values))
     return root
+
+
+def each(f: Callable[..., tuple[int, ...]], *numbers: Any) -> tuple[int, ...]:
+    """`f(*numbers)` of an `f` that may do what it likes with them: called at every extent that is still valid.
+
+    Numbers may stand in tuples.
+    """
+    trace = trace_of(numbers)
+    if trace is None:
+        return f(*numbers)
+    known: dict[Any, tuple[int, ...]] = {}
+    here = f(*at(numbers, trace.at + 1))
+    values = np.tile(np.array(here, np.int64)[:, None], len(trace.valid))
+    for i in np.flatnonzero(trace.valid):
+        there = at(numbers, int(i) + 1)
+        if there not in known:
+            known[there] = f(*there)
+        values[:, i] = known[there]
+    return tuple([trace.number(row) for row in values])
 
 
 def trace_of(item: Any) -> Trace | None:

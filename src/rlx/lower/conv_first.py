@@ -23,7 +23,7 @@ def plan_spread(
     plane, rows = math.prod(pixels), oc * math.prod(kernel)
     cost = batch * 2.0 * max(rows, 4) * plane * (c + 8) / costs.of(isa).flops + 200
     most = max(lanes, _PATCH_BYTES * 4 // (4 * (c + 1 + rows)))
-    blocks = max(-(-plane // most), min(-(-plane // 256), int(min(16, cost / gemm.task_ns()))), 1)
+    blocks = max(-(-plane // most), min(-(-plane // 256), math.trunc(min(16, cost / gemm.task_ns()))), 1)
     nc = -(-plane // (blocks * lanes)) * lanes
     work = -(-4 * (nc * (c + 1 + rows) + rows * (c + 1)) // 64) * 64
     attrs: dict[str, AttrValue] = {
@@ -38,7 +38,7 @@ def plan_spread(
         "work_stride": work,
     }
     extent = batch * -(-plane // nc)
-    return Plan("conv_spread.f32@nchw", attrs, extent, 1 if extent > 1 else 0, work, int(cost))
+    return Plan("conv_spread.f32@nchw", attrs, extent, 1 if extent > 1 else 0, work, math.trunc(cost))
 
 
 def plan_conv(
@@ -52,7 +52,7 @@ def plan_conv(
     lanes = gemm.panel("f32", level)[1]
     pixels, items = math.prod(s.out), s.batch * s.groups
     cost = items * 2.0 * max(s.oc, 4) * pixels * (s.depth + 8) / costs.of(isa).flops + 200
-    tasks = int(min(16, max(1, cost / gemm.task_ns())))
+    tasks = math.trunc(min(16, max(1, cost / gemm.task_ns())))
     width = -(-s.out[2] // lanes) * lanes
     length = width + (s.kernel[2] - 1) * s.dilations[2] // s.strides[2] + 1
     line = s.kernel[0] * s.strides[2] * length
@@ -62,12 +62,12 @@ def plan_conv(
     nc = max(1, -(-s.out[1] // max(1, -(-s.out[1] // nc))))
     work = -(-4 * (line * (nc * s.strides[1] + fixed) + lanes) // 64) * 64
     extent = items * s.out[0] * -(-s.out[1] // nc)
-    grain = max(1, int(extent * gemm.task_ns() / cost))
+    grain = max(1, math.trunc(extent * gemm.task_ns() / cost))
     attrs = gemm_conv.plane_geometry(s) | {
         "nc": nc,
         **gemm.thread_attrs(work, clamp, steps),
     }
-    return Plan("conv_direct.f32@nchw", attrs, extent, grain if grain < extent else 0, work, int(cost))
+    return Plan("conv_direct.f32@nchw", attrs, extent, grain if grain < extent else 0, work, math.trunc(cost))
 
 
 def _mask_bytes(s: ConvShape, level: str | None) -> int:
@@ -104,5 +104,5 @@ def plan_masked(
         "pad_w": s.pads[2],
         **gemm.thread_attrs(work, clamp, steps),
     }
-    grain = max(1, int(extent * gemm.task_ns() / cost))
-    return Plan("conv_masked.f32@nchw", attrs, extent, grain if grain < extent else 0, work, int(cost))
+    grain = max(1, math.trunc(extent * gemm.task_ns() / cost))
+    return Plan("conv_masked.f32@nchw", attrs, extent, grain if grain < extent else 0, work, math.trunc(cost))

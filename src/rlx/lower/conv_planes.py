@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rlx import costs
+from rlx.ir.traced import each
 from rlx.lower import gemm, gemm_conv
 from rlx.lower.gemm import Plan, Step
 from rlx.lower.gemm_conv import ConvShape
 from rlx.lower.program import AttrValue
-from rlx.records import record, replace
+from rlx.records import replace
 
 _MOST_TERMS = 1024  # of a pass: PLANES_MAX_TERMS
 _TERMS = 640  # of a pass: a tile of weights stays in the first cache
@@ -17,8 +19,7 @@ _FEW_ROWS = 72  # output channels that do not repay copying pixels that lie as t
 _COPY = 16.0  # of an input vector, in multiplications of a vector
 
 
-@record(eq=False)
-class _Axis:
+class _Axis(NamedTuple):
     """How the lines, or the pixels of a line, lie in the workspace."""
 
     phases: int
@@ -66,12 +67,15 @@ def plan_pack(s: ConvShape, level: str | None = None) -> Plan:
     return Plan("pack_conv_planes.f32", attrs, s.groups * -(-s.oc // height), 1, 0, packed_bytes(s, level) // 2)
 
 
-def _strip(s: ConvShape, y: _Axis, x: _Axis, channels: int, lanes: int, fewest: int) -> tuple[int, int]:
+def _strip(
+    out: tuple[int, int, int], kernel: tuple[int, int, int], oc: int, y: _Axis, x: _Axis,
+    channels: int, lanes: int, fewest: int,
+) -> tuple[int, int]:  # fmt: skip
     """Lines and columns of an item: of the strips that fit the ones that take least, at least `fewest` items."""
     pair = 2 * lanes
-    most = _PATCH_BYTES // (4 * channels * s.kernel[0] * y.phases * x.phases)
+    most = _PATCH_BYTES // (4 * channels * kernel[0] * y.phases * x.phases)
     fitting = max(1, most // (1 + y.reach) // pair) * pair  # columns of one line
-    height, width = max(1, s.out[1]), max(1, s.out[2])
+    height, width = max(1, out[1]), max(1, out[2])
     if height == 1:
         parts = max(fewest, -(-width // fitting))
         return 1, min(width, -(-width // (parts * pair)) * pair)
@@ -79,13 +83,13 @@ def _strip(s: ConvShape, y: _Axis, x: _Axis, channels: int, lanes: int, fewest: 
 
     def vectors(lines: int) -> float:
         panels = -(-((lines - 1) * pitch + width) // lanes)
-        return panels + 0.2 * (panels % 2)  # one without a partner takes more than its half
+        return panels + (panels % 2) * 0.2  # one without a partner takes more than its half
 
     def cost(lines: int) -> float:
         parts = -(-height // lines)
-        copied = parts * (lines + y.reach) * pitch * y.phases * x.phases * s.kernel[0] / lanes
+        copied = parts * (lines + y.reach) * pitch * y.phases * x.phases * kernel[0] / lanes
         products = (parts - 1) * vectors(lines) + vectors(height - (parts - 1) * lines)
-        return products * s.oc * math.prod(s.kernel) + copied * _COPY
+        return products * oc * math.prod(kernel) + copied * _COPY
 
     choices = {-(-height // parts) for parts in range(min(fewest, height), height + 1)}
     choices = {lines for lines in choices if (lines + y.reach) * pitch <= most}
@@ -107,11 +111,12 @@ def plan_conv(
     passes = -(-s.c // max(1, _TERMS // taps))
     channels = -(-s.c // max(1, passes))
     cost = s.batch * s.groups * 2.0 * max(s.oc, 4) * math.prod(s.out) * (s.depth + 8) / costs.of(isa).flops + 200
-    tasks = int(min(16, max(1, cost / gemm.task_ns())))
+    tasks = math.trunc(min(16, max(1, cost / gemm.task_ns())))
     planes = s.batch * s.groups * s.out[0]
     in_place = s.oc <= _FEW_ROWS and s.pointwise and s.out[1] == 1 and s.out[2] % lanes == 0
 
-    lines, columns = _strip(s, y, x, channels, lanes, -(-tasks // max(1, planes * -(-s.oc // height))))
+    strip = (s.out, s.kernel, s.oc, y, x, channels, lanes, -(-tasks // max(1, planes * -(-s.oc // height))))
+    lines, columns = each(_strip, *strip)
     pitch = columns + x.reach - (x.zeros if columns == s.out[2] else 0)
     image = s.kernel[0] * y.phases * x.phases * ((lines + y.reach) * pitch + lanes)
     blocks = planes * -(-s.out[1] // lines) * -(-s.out[2] // columns)
@@ -132,5 +137,5 @@ def plan_conv(
         **gemm.thread_attrs(work, clamp, steps),
     }
     extent = blocks * -(-s.oc // mc)
-    grain = max(1, int(extent * gemm.task_ns() / cost))
-    return Plan("conv_planes.f32@nchw", attrs, extent, grain if grain < extent else 0, work, int(cost))
+    grain = max(1, math.trunc(extent * gemm.task_ns() / cost))
+    return Plan("conv_planes.f32@nchw", attrs, extent, grain if grain < extent else 0, work, math.trunc(cost))

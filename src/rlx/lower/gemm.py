@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx import costs
+from rlx.ir.traced import each
 from rlx.lower.program import AttrItem, AttrValue, EwRef
 from rlx.records import record
 from rlx.runtime import kernels
@@ -229,12 +230,15 @@ def balanced(total: int, size: int, others: int = 1) -> int:
     others : int
         Tasks of each block.
     """
+    return each(_balanced, total, size, others)[0]
 
+
+def _balanced(total: int, size: int, others: int) -> tuple[int]:
     def longest(block: int) -> int:
         return -(-others * -(-total // block) // 2) * block
 
     tasks = others * -(-total // max(1, size))
-    return min(range(size, (size + 1) // 2 - 1, -1), key=longest) if 1 < tasks < 32 else size
+    return (min(range(size, (size + 1) // 2 - 1, -1), key=longest) if 1 < tasks < 32 else size,)
 
 
 def gemm_blocks(

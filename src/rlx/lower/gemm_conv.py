@@ -191,7 +191,7 @@ def plan_conv(
     name = f"conv.{dtype}@nhwc"
     isa = level_of(name, level)
     mr, nr = panel(dtype, level)
-    cost = 1.1 * gemm_cost(s.rows, max(s.oc, nr), s.depth, s.groups, dtype, isa)
+    cost = gemm_cost(s.rows, max(s.oc, nr), s.depth, s.groups, dtype, isa) * 1.1
     mc, nc, kc = gemm_blocks(
         s.rows, s.oc, s.depth, s.groups, mr=mr, nr=nr, size=size, cost=min(cost, 8 * task_ns()),
         kc=conv_k_block(s, ldi),
@@ -235,7 +235,7 @@ def plan_depthwise(
     work = -(-14 * s.groups * s.oc * size // 64) * 64 if narrow else 0
     attrs = conv_geometry(s, ldi, ldo) | tail_attrs(size, work, clamp, steps, out_size)
     channels = s.groups * s.oc
-    cost = s.rows * channels * size / 4 * (2.0 * s.depth / (0.4 * costs.of(isa).flops) + 0.1)
+    cost = s.rows * channels * size / 4 * (s.depth * 2.0 / (costs.of(isa).flops * 0.4) + 0.1)
     extent = s.batch * s.out[0] * s.out[1]
     grain = max(1, math.trunc(extent * task_ns() / max(1.0, cost)))
     return Plan(name, attrs, extent, grain if grain < extent else 0, work, math.trunc(cost) + 60)

@@ -66,7 +66,7 @@ def lower_add_norm(ctx: Context, node: Node) -> None:
     args = [ctx.read(x), *extra, ctx.write(out), kept]
     at_out, at_residual = len(extra) + 1, 2 if node.attrs["kind"] == "rms" else 3
     shared = [(at_out, at_residual), (at_out, 0)] if kept is None else [(at_out + 1, 0), (at_out, at_residual)]
-    ctx.call(f"{node.attrs['kind']}_norm.{x.dtype}", args, common, extent=rows, grain=grain, cost=1.5 * _cost(x),
+    ctx.call(f"{node.attrs['kind']}_norm.{x.dtype}", args, common, extent=rows, grain=grain, cost=_cost(x) * 1.5,
              inplace=shared)
 
 

@@ -74,7 +74,7 @@ def lower_topk(ctx: Context, node: Node) -> None:
     ctx.call(f"top_k.{x.dtype}", [ctx.read(x), *(ctx.write(v) for v in node.outputs), work],
              {"outer": outer, "n": n, "inner": inner, "k": k, "largest": node.attrs["largest"], "stride": stride},
              extent=outer * inner if n and k else 0, grain=max(1, 2048 // max(n, 1)),
-             cost=20 + size_of(x) * (0.7 + 0.1 * min(n, k).bit_length()))
+             cost=20 + size_of(x) * (min(n, k).bit_length() * 0.1 + 0.7))
 
 
 @lowering("unique_bounded")

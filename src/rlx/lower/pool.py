@@ -25,7 +25,7 @@ def _geometry(node: Node, layout: str) -> tuple[dict[str, Any], tuple[int, ...],
 def _cost(node: Node) -> float:
     taps = math.prod(node.attrs["kernel"])
     last = 0.45 if node.attrs.get("layout") == "nhwc" else 1.0  # whole registers of channels
-    return float(20 + size_of(node.outputs[0]) * (0.5 + 0.15 * taps) * last)
+    return float(20 + size_of(node.outputs[0]) * (taps * 0.15 + 0.5) * last)
 
 
 @lowering("max_pool", "avg_pool", "lp_pool")
@@ -77,7 +77,7 @@ def _separated(ctx: Context, x: Value, out: Value, attrs: dict[str, Any]) -> Non
         ctx.call(f"pool_max.{x.dtype}@last", [ctx.read(source, before), ctx.write(target)],
                  {"channels": channels, "in": given, "out": tuple(sizes), **one}, extent=places,
                  grain=max(1, 4096 // max(channels, 1)),
-                 cost=20 + places * channels * (0.06 + 0.02 * attrs["kernel"][d]))
+                 cost=20 + places * channels * (attrs["kernel"][d] * 0.02 + 0.06))
         source = target
 
 

@@ -124,9 +124,9 @@ def samples_under_extents(op: OpDef, dtype: DType, most: int) -> tuple[int, int]
     return found, used
 
 
-def foretold(op: OpDef, dtype: DType, most: int, upper: int, owns: tuple[int, ...]) -> int:
+def foretold(op: OpDef, dtype: DType, most: int, upper: int, owns: tuple[int, ...], isa: str | None = None) -> int:
     """Hold the programs that families have against ordinary compilations; returns how many families there were."""
-    options = CompileOptions(threads=1)
+    options = CompileOptions(threads=1, isa=isa)
     seen = made = 0
     for sample in samples_of(op, dtype):
         for graph, _, _ in graphs(op, sample):
