@@ -12,7 +12,7 @@ import contextlib
 import functools
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlx import config
@@ -244,6 +244,14 @@ def _near(c: int, oc: int) -> float:
 def conv3x3_ns(batch: int, height: int, width: int, c: int, oc: int, level: str | None = None) -> float:
     """Estimate of a 3x3 convolution with stride 1 by direct sums; height, width: of the result."""
     return product_ns(batch * height * width, oc, 9 * c, level, near=_near(c, oc)) * 1.1
+
+
+def winograd_phases(pixels: Sequence[int], dilations: Sequence[int]) -> tuple[int, int, int]:
+    """Images, height and width (of a result) of the plain convolutions that one with `dilations` is made of: one for
+    each phase, the outputs that read the same inputs."""
+    batch, height, width = pixels
+    down, across = dilations
+    return batch * down * across, -(-height // down), -(-width // across)
 
 
 def winograd_ns(side: int, batch: int, height: int, width: int, c: int, oc: int, level: str | None = None) -> float:

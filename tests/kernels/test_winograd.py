@@ -16,8 +16,8 @@ def side(request):
 
 
 def convolve(x, w, pads, side, level, bias=None, clamp=None, threads=1, grain=None, steps=(),
-             operands=()):
-    s = gemm_conv.conv_shape(x.shape, w.shape[0], (3, 3), pads=pads)
+             operands=(), dilations=(1, 1)):
+    s = gemm_conv.conv_shape(x.shape, w.shape[0], (3, 3), pads=pads, dilations=dilations)
     plain = np.full(((side + 2) ** 2, s.c, s.oc), np.nan, np.float32)
     call_kernel("winograd_weights.f32", [w, plain], {"C": s.c, "OC": s.oc, "side": side}, extent=s.oc, level=level)
     pack = winograd.plan_pack(s, side, level)
@@ -31,9 +31,9 @@ def convolve(x, w, pads, side, level, bias=None, clamp=None, threads=1, grain=No
     return out
 
 
-def reference(x, w, pads):
+def reference(x, w, pads, dilations=None):
     first = np.moveaxis(x.astype(np.float64), -1, 1)
-    return np.moveaxis(conv_reference(first, w.astype(np.float64), None, None, pads, None, 1), 1, -1)
+    return np.moveaxis(conv_reference(first, w.astype(np.float64), None, None, pads, dilations, 1), 1, -1)
 
 
 def random(*shape):
@@ -59,6 +59,43 @@ def test_against_direct_sums(case, side, level):
     assert np.abs(out - want).mean() <= 2e-7 * size.mean()
     for threads, grain in ((2, 1), (1, 3)):
         np.testing.assert_array_equal(convolve(x, w, pads, side, level, bias, threads=threads, grain=grain), out)
+
+
+DILATED = [((1, 9, 9, 33), 34, (2, 2, 2, 2), (2, 2)), ((2, 8, 13, 32), 40, (2, 0, 1, 3), (2, 2)),
+           ((1, 11, 10, 16), 33, (3, 2, 3, 2), (3, 2)), ((1, 7, 6, 35), 16, (1, 5, 1, 5), (1, 5)),
+           ((1, 3, 4, 8), 9, (7, 7, 7, 7), (7, 7)), ((1, 28, 28, 32), 32, (2, 2, 2, 2), (2, 2))]
+
+
+@pytest.mark.parametrize("case", DILATED, ids=str)
+def test_dilated(case, side, level, monkeypatch):
+    """Every phase by itself; its tiles at the end may be empty. Cuts, threads and the epilogue as for plain ones."""
+    shape, oc, pads, dilations = case
+    x, w, bias, row = random(*shape), random(oc, shape[3], 3, 3), random(oc), random(oc)
+    want = reference(x, w, pads, dilations) + bias
+    size = reference(np.abs(x), np.abs(w), pads, dilations) + np.abs(bias)
+    out = convolve(x, w, pads, side, level, bias, dilations=dilations)
+    assert (np.abs(out - want) <= 3e-6 * size.max()).all()
+    assert np.abs(out - want).mean() <= 2e-7 * size.mean()
+    monkeypatch.setattr(winograd, "_blocks", lambda *_: (5, 16))
+    full, add = random(*out.shape), ew_address("add.f32", level)
+    steps = [gemm.Step(add, gemm.EPI_ROW, 5, 0, 4), gemm.Step(add, gemm.EPI_FULL, 6, oc, 4)]
+    for threads in (1, 2):
+        got = convolve(x, w, pads, side, level, bias, threads=threads, grain=1, dilations=dilations)
+        np.testing.assert_array_equal(got, out)
+        got = convolve(x, w, pads, side, level, bias, threads=threads, dilations=dilations, steps=steps,
+                       operands=(row, full))
+        np.testing.assert_array_equal(got, out + row + full)
+
+
+def test_dilated_infinities_and_nan_stay_where_they_are(side, level):
+    x, w = random(1, 13, 12, 32), random(32, 32, 3, 3)
+    x[0, 5, 6, 3], x[0, 0, 0, 1], x[0, 9, 9, 31] = np.inf, np.nan, 3e38
+    with np.errstate(invalid="ignore", over="ignore"):
+        want = reference(x, w, (2,) * 4, (2, 2))
+        out = convolve(x, w, (2,) * 4, side, level, dilations=(2, 2))
+        np.testing.assert_array_equal(np.isnan(out), np.isnan(want))
+        finite = np.isfinite(want) & (np.abs(want) < 1e30)
+        assert np.abs(out[finite] - want[finite]).max() < 1e-3
 
 
 def test_points_of_the_larger_tile_err_as_direct_sums(level):
@@ -131,5 +168,6 @@ def test_clamp(side, level):
 
 def test_reads_nothing_beyond_the_input(side, level, guarded):
     x, w = random(1, 9, 9, 35), random(33, 35, 3, 3)
-    want = convolve(x, w, (1,) * 4, side, level)
-    np.testing.assert_array_equal(convolve(guarded(x), guarded(w), (1,) * 4, side, level), want)
+    for d in (1, 2):
+        want = convolve(x, w, (d,) * 4, side, level, dilations=(d, d))
+        np.testing.assert_array_equal(convolve(guarded(x), guarded(w), (d,) * 4, side, level, dilations=(d, d)), want)

@@ -202,6 +202,19 @@ def test_winograd_with_epilogue_and_concatenation():
     assert calls["conv_winograd.f32@nhwc"] == 3
 
 
+@pytest.mark.parametrize("dilations", [(2, 2), (1, 3), (4, 4)], ids=str)
+def test_winograd_of_dilated_ones(dilations):
+    """Each phase is a plain convolution; with too few pixels in a phase, the sums are direct."""
+    def net(x):
+        g = x.graph
+        y = ops.conv(x, g.constant(array(64, 32, 3, 3) / 16), g.constant(array(64)), pads=dilations * 2,
+                     dilations=dilations)
+        return ops.relu(y + g.constant(array(64, 1, 1)))
+
+    assert check(net, x=(2, 32, 24, 25), tolerance=2e-4)["conv_winograd.f32@nhwc"] == 1
+    assert "conv_winograd.f32@nhwc" not in check(net, x=(1, 32, 3, 4), tolerance=2e-4)
+
+
 def alone(shape, kernel, *, groups=1, strides=1, steps=lambda y: y):
     """A graph function with one convolution, from constants."""
     c = shape[1] // groups

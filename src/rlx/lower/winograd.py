@@ -10,9 +10,15 @@ from rlx.lower.gemm_conv import ConvShape
 from rlx.lower.program import AttrValue
 
 
+def phases(s: ConvShape) -> tuple[int, int, int]:
+    """Images, height and width: those of the plain convolutions that a dilated one is made of."""
+    return costs.winograd_phases((s.batch, *s.out[1:]), s.dilations[1:])
+
+
 def all_tiles(s: ConvShape, side: int) -> int:
     """Tiles of side x side outputs."""
-    return s.batch * -(-s.out[1] // side) * -(-s.out[2] // side)
+    images, height, width = phases(s)
+    return images * -(-height // side) * -(-width // side)
 
 
 def weight_bytes(s: ConvShape, side: int, level: str | None = None) -> int:
@@ -27,7 +33,7 @@ def plan_pack(s: ConvShape, side: int, level: str | None = None) -> Plan:
 
 def cost(s: ConvShape, side: int, level: str | None = None) -> float:
     """Nanoseconds on one core."""
-    return costs.winograd_ns(side, s.batch, s.out[1], s.out[2], s.c, s.oc, gemm.level_of("matmul.f32", level))
+    return costs.winograd_ns(side, *phases(s), s.c, s.oc, gemm.level_of("matmul.f32", level))
 
 
 def best_side(s: ConvShape, level: str | None = None) -> int:
@@ -77,6 +83,8 @@ def plan_conv(
         "out_w": s.out[2],
         "pad_h": s.pads[1],
         "pad_w": s.pads[2],
+        "dilation_h": s.dilations[1],
+        "dilation_w": s.dilations[2],
         "side": side,
         "tiles": tiles,
         "channels": channels,

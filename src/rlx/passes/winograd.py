@@ -1,7 +1,7 @@
 """3x3 convolutions with stride 1 by Winograd's minimal filtering, where that is faster.
 
 Fewer multiplications, formed from sums of inputs and of weights: a result differs from the direct sum by a
-few ulp of the largest terms of its tile of 4x4 or 6x6 inputs. Infinities and NaN stay where the direct sum has them.
+few ulp of the largest terms of its tile of 4x4 or 6x6 inputs (every d-th one, if dilated by d). Infinities and NaN stay where the direct sum has them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,11 +47,12 @@ def takes(weights: Sequence[int], at: Mapping[str, Any], pixels: Sequence[int]) 
     if kernel != [3, 3]:
         return False
     g = geometry("conv", 2, at["strides"], at["pads"], at["dilations"], at["groups"])
-    if g.strides != (1, 1) or g.dilations != (1, 1) or g.groups != 1:
+    if g.strides != (1, 1) or g.groups != 1:
         return False
     least = costs.of()  # below these the transforms cost what they save
     if min(c, oc) < least.winograd_channels or c * oc < least.winograd_products:
         return False
     batch, height, width = pixels
     direct = costs.conv3x3_ns(batch, height, width, c, oc)
-    return any(costs.winograd_ns(m, batch, height, width, c, oc) < _GAIN * direct for m in costs.WINOGRAD_SIDES)
+    phases = costs.winograd_phases(pixels, g.dilations)
+    return any(costs.winograd_ns(m, *phases, c, oc) < _GAIN * direct for m in costs.WINOGRAD_SIDES)

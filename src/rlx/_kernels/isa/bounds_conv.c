@@ -126,19 +126,22 @@ static void depthwise_int8(rlx_claim *c) {
     rlx_epilogue_bounds(c, 25, 9, pixels, channels, span, out, out);
 }
 
-/* attrs: batch C OC ldi ldo, two each of in out pad, side tiles channels work_stride ... */
+/* attrs: batch C OC ldi ldo, two each of in out pad dilation, side tiles channels work_stride ... */
 static void winograd(rlx_claim *c) {
     const int64_t batch = rlx_at(c, 0), in = rlx_at(c, 1), oc = rlx_at(c, 2), ldi = rlx_at(c, 3), ldo = rlx_at(c, 4);
-    const int64_t height = rlx_at(c, 7), width = rlx_at(c, 8), side = c->attrs[11], tiles = rlx_at(c, 12);
-    const int64_t channels = rlx_at(c, 13), pixels = rlx_mul3(batch, height, width), span = rlx_span(oc, pixels, ldo);
+    const int64_t height = rlx_at(c, 7), width = rlx_at(c, 8), side = c->attrs[13], tiles = rlx_at(c, 14);
+    const int64_t channels = rlx_at(c, 15), pixels = rlx_mul3(batch, height, width), span = rlx_span(oc, pixels, ldo);
     rlx_small(c, 9, 0);
     rlx_small(c, 10, 0);
+    const int64_t dilation_h = rlx_small(c, 11, 1), dilation_w = rlx_small(c, 12, 1);
     rlx_must(c, (side == 2 || side == 4) && tiles >= 1, "an item must have tiles of 2 x 2 or 4 x 4");
     rlx_must(c, channels >= 1 && (channels % RLX_W32 == 0 || channels >= oc), "blocks must be whole panels");
     distinct(c, pixels, oc, ldo);
     if (c->why)
         return;
-    const int64_t all = rlx_mul3(batch, rlx_ceil(height, side), rlx_ceil(width, side));
+    const int64_t down = rlx_ceil(rlx_ceil(height, dilation_h), side);
+    const int64_t across = rlx_ceil(rlx_ceil(width, dilation_w), side);
+    const int64_t all = rlx_mul3(batch, rlx_mul(down, across), rlx_mul(dilation_h, dilation_w));
     const int64_t components = (side + 2) * (side + 2);
     rlx_extent(c, rlx_mul(rlx_ceil(all, tiles), rlx_ceil(oc, channels)));
     rlx_reads(c, 0, rlx_span(in, rlx_mul3(batch, rlx_at(c, 5), rlx_at(c, 6)), ldi), 4);
@@ -147,8 +150,8 @@ static void winograd(rlx_claim *c) {
     rlx_may_read(c, 3, oc, 4);
     const int64_t inputs = rlx_add(rlx_up(rlx_mul(tiles, in), 16), 16);
     const int64_t products = rlx_add(rlx_mul(tiles, rlx_up(channels, 16)), 16);
-    rlx_works(c, 4, rlx_at(c, 14), rlx_mul3(4, components, rlx_add(inputs, products)));
-    rlx_epilogue_bounds(c, 18, 5, pixels, oc, span, 4, 4);
+    rlx_works(c, 4, rlx_at(c, 16), rlx_mul3(4, components, rlx_add(inputs, products)));
+    rlx_epilogue_bounds(c, 20, 5, pixels, oc, span, 4, 4);
 }
 
 static void winograd_weights(rlx_claim *c) {
@@ -375,7 +378,8 @@ const rlx_bounds_row rlx_bounds_bounds_conv[] = {
      "batch C ldi ldo in_h in_w out_h out_w k_h k_w stride_h stride_w dilation_h dilation_w pad_h pad_w work_stride "
      RLX_INT8_POST_LAYOUT "steps:*", depthwise_int8},
     {"conv_winograd",
-     "batch C OC ldi ldo in_h in_w out_h out_w pad_h pad_w side tiles channels work_stride " CLAMP, winograd},
+     "batch C OC ldi ldo in_h in_w out_h out_w pad_h pad_w dilation_h dilation_w side tiles channels "
+     "work_stride " CLAMP, winograd},
     {"winograd_weights", "C OC side", winograd_weights},
     {"conv_transpose", LAST "mc nc kc out_size work_stride " CLAMP " merge", conv_transpose},
     {"pack_conv_transpose", "groups C OC " WINDOW "merge", pack_conv_transpose},

@@ -5,12 +5,13 @@
  *   input [batch, in_h, in_w, ldi], out [batch, out_h, out_w, ldo]: C, OC channels used of each
  *   side: of the square of outputs of a tile, m = 2 or 4; a tile has (m + 2)^2 inputs, as many components
  *   packed: a matrix C x OC of pack_b.f32 for each component, from winograd_weights
- *   attrs: batch C OC ldi ldo in_h in_w out_h out_w pad_h pad_w (in front) side tiles channels
- *     work_stride clamp lo:f hi:f steps:*
+ *   attrs: batch C OC ldi ldo in_h in_w out_h out_w pad_h pad_w (in front) dilation_h dilation_w side tiles
+ *     channels work_stride clamp lo:f hi:f steps:*
  *   A task is `tiles` tiles and `channels` outputs, a multiple of the panel or all; tasks of the same
  *   tiles follow one another. workspace per thread: rlx.lower.winograd.
  *   extent: ceil(all tiles / tiles) * ceil(OC / channels), where an image has
- *   ceil(out_h / side) * ceil(out_w / side) tiles.
+ *   ceil(ceil(out_h / dilation_h) / side) * ceil(ceil(out_w / dilation_w) / side) tiles of each of its
+ *   dilation_h * dilation_w phases.
  * winograd_weights.f32    args: src [OC, C, 3, 3], dst [(side + 2)^2, C, OC]; attrs: C OC side. extent: OC.
  *
  * Design. Of `tiles` tiles the inputs are transformed, B^T d B, to a matrix [tiles, C] for each component;
@@ -19,6 +20,10 @@
  * are no reason to read the weights twice: then tasks share tiles and differ in channels, and the tiles are
  * transformed once for the tasks of a call. While one component is multiplied the weights of the next are
  * fetched, a part by each row tile.
+ *
+ * A dilated convolution is one of neighbours for each phase, the outputs at y mod dilation_h, x mod dilation_w:
+ * tiles read and write every dilation-th pixel and line where they lie. All phases have as many tiles as the
+ * first, so the last tiles of others may be empty.
  *
  * F(2x2) is Toom-Cook with the points 0, 1, -1 and infinity: its transforms of the data only add. F(4x4) has
  * 0, 2/3, -2/3, 3/2, -3/2, infinity: 36 products for 16 outputs where F(2x2) has 64. The points fix its
@@ -55,7 +60,8 @@ typedef rlx_v32 V;
 typedef rlx_v32u VU;
 
 #define LAYOUT                                                                            \
-    "batch C OC ldi ldo in_h in_w out_h out_w pad_h pad_w side tiles channels work_stride clamp lo:f hi:f steps:*"
+    "batch C OC ldi ldo in_h in_w out_h out_w pad_h pad_w dilation_h dilation_w side " \
+    "tiles channels work_stride clamp lo:f hi:f steps:*"
 enum { MOST = 6 }; /* inputs of a tile, along a side */
 
 /* The points of F(4x4), A and 1 / A. */
@@ -63,21 +69,27 @@ enum { MOST = 6 }; /* inputs of a tile, along a side */
 #define B (3.0 / 2)
 
 typedef struct problem {
-    int64_t batch, c, oc, ldi, ldo, in_h, in_w, out_h, out_w, pad_h, pad_w, side, tiles, channels, work_stride, clamp;
+    int64_t batch, c, oc, ldi, ldo, in_h, in_w, out_h, out_w, pad_h, pad_w, dilation_h, dilation_w, side, tiles,
+        channels, work_stride, clamp;
     float lo, hi;
     const int64_t *steps;
-    int64_t n_steps, across, down;
+    int64_t n_steps, across, down; /* tiles of a phase */
     int64_t group;  /* of packed weights: elements of a component */
     int64_t stride; /* elements from a component to the next, of the inputs */
     int64_t ldm, stride_m; /* from a tile to the next, and from a component, of the products */
 } problem;
 
+/* Tiles of the first phase, along one axis. */
+static inline int64_t tiles_along(int64_t out, int64_t dilation, int64_t side) {
+    return ((out + dilation - 1) / dilation + side - 1) / side;
+}
+
 static problem problem_of(const int64_t *at) {
     problem p;
-    memcpy(&p, at, 16 * sizeof(int64_t));
-    p.lo = (float)RLX_F(at, 16), p.hi = (float)RLX_F(at, 17);
-    p.steps = RLX_LIST(at, 18), p.n_steps = RLX_COUNT(at, 18);
-    p.down = (p.out_h + p.side - 1) / p.side, p.across = (p.out_w + p.side - 1) / p.side;
+    memcpy(&p, at, 18 * sizeof(int64_t));
+    p.lo = (float)RLX_F(at, 18), p.hi = (float)RLX_F(at, 19);
+    p.steps = RLX_LIST(at, 20), p.n_steps = RLX_COUNT(at, 20);
+    p.down = tiles_along(p.out_h, p.dilation_h, p.side), p.across = tiles_along(p.out_w, p.dilation_w, p.side);
     p.group = (p.oc + W - 1) / W * W * p.c;
     /* A line more, so that components of a tile do not lie a multiple of 4 KB apart. */
     p.stride = (p.tiles * p.c + 15) / 16 * 16 + 16;
@@ -91,7 +103,11 @@ typedef struct place {
 } place;
 
 static inline place place_of(const problem *p, int64_t tile) {
-    place s = {tile / (p->across * p->down), tile / p->across % p->down * p->side, tile % p->across * p->side};
+    const int64_t plane = p->across * p->down, phases = p->dilation_h * p->dilation_w;
+    const int64_t phase = tile / plane % phases;
+    const place s = {tile / plane / phases,
+                     tile / p->across % p->down * p->side * p->dilation_h + phase / p->dilation_w,
+                     tile % p->across * p->side * p->dilation_w + phase % p->dilation_w};
     return s;
 }
 
@@ -166,40 +182,43 @@ RLX_ALWAYS_INLINE void input_block(const int side, const float *src, int64_t lin
     }
 }
 
-/* Bits of [0, size) for which at + i is in [0, limit). */
-static inline unsigned bits_inside(int64_t at, int64_t limit, int size) {
+/* Bits of [0, size) for which at + i * step is in [0, limit). */
+static inline unsigned bits_inside(int64_t at, int64_t step, int64_t limit, int size) {
     unsigned bits = 0;
     for (int i = 0; i < size; i++)
-        bits |= (unsigned)((uint64_t)(at + i) < (uint64_t)limit) << i;
+        bits |= (unsigned)((uint64_t)(at + i * step) < (uint64_t)limit) << i;
     return bits;
 }
 
 /* B^T d B of a tile: dst[k * stride + c] for the components k. */
 RLX_ALWAYS_INLINE void transform_input(const int side, const problem *p, const float *in, const place *s,
                                        float *dst) {
-    const int64_t y0 = s->y - p->pad_h, x0 = s->x - p->pad_w, line = p->in_w * p->ldi;
+    const int64_t y0 = s->y - p->pad_h, x0 = s->x - p->pad_w;
+    const int64_t line = p->dilation_h * p->in_w * p->ldi, pixel = p->dilation_w * p->ldi;
     const float *src = in + ((s->image * p->in_h + y0) * p->in_w + x0) * p->ldi;
     const unsigned all = (1u << (side + 2)) - 1;
-    const unsigned rows = bits_inside(y0, p->in_h, side + 2), columns = bits_inside(x0, p->in_w, side + 2);
+    const unsigned rows = bits_inside(y0, p->dilation_h, p->in_h, side + 2);
+    const unsigned columns = bits_inside(x0, p->dilation_w, p->in_w, side + 2);
     int64_t c = 0;
     if (rows == all && columns == all)
         for (; c + W <= p->c; c += W)
-            input_block(side, src + c, line, p->ldi, all, all, dst + c, p->stride, W);
+            input_block(side, src + c, line, pixel, all, all, dst + c, p->stride, W);
     for (; c + W <= p->c; c += W)
-        input_block(side, src + c, line, p->ldi, rows, columns, dst + c, p->stride, W);
+        input_block(side, src + c, line, pixel, rows, columns, dst + c, p->stride, W);
     if (c < p->c)
-        input_block(side, src + c, line, p->ldi, rows, columns, dst + c, p->stride, p->c - c);
+        input_block(side, src + c, line, pixel, rows, columns, dst + c, p->stride, p->c - c);
 }
 
 RLX_ALWAYS_INLINE void put(const problem *p, float *out, const place *s, int64_t i, int64_t j, int64_t c, V v,
                            const float *bias, const int64_t n) {
-    if (s->y + i >= p->out_h || s->x + j >= p->out_w)
+    const int64_t y = s->y + i * p->dilation_h, x = s->x + j * p->dilation_w;
+    if (y >= p->out_h || x >= p->out_w)
         return;
     if (bias)
         v += load(bias + c, n);
     if (p->clamp)
         v = rlx_clamp_f32(v, p->lo - (V){}, p->hi - (V){});
-    store(out + ((s->image * p->out_h + s->y + i) * p->out_w + s->x + j) * p->ldo + c, v, n);
+    store(out + ((s->image * p->out_h + y) * p->out_w + x) * p->ldo + c, v, n);
 }
 
 /* A^T m A of n <= W outputs from channel c on; m: their products. Returns zeros where all are finite. */
@@ -260,7 +279,8 @@ static void direct(const problem *p, const float *in, const float *packed, float
             for (int64_t i = 0; i < p->side; i++)
                 for (int64_t j = 0; j < p->side; j++)
                     for (int tap = 0; tap < 9; tap++) {
-                        const int64_t y = s->y + i + tap / 3 - p->pad_h, x = s->x + j + tap % 3 - p->pad_w;
+                        const int64_t y = s->y + (i + tap / 3) * p->dilation_h - p->pad_h;
+                        const int64_t x = s->x + (j + tap % 3) * p->dilation_w - p->pad_w;
                         if ((uint64_t)y < (uint64_t)p->in_h && (uint64_t)x < (uint64_t)p->in_w)
                             acc[i][j] += in[((s->image * p->in_h + y) * p->in_w + x) * p->ldi + k] * w[tap / 3][tap % 3];
                     }
@@ -274,16 +294,17 @@ static void direct(const problem *p, const float *in, const float *packed, float
 /* The epilogue on the outputs [n0, n1) of the tiles [t0, t1), row by row. */
 static int finish(const rlx_thunk *t, const rlx_frame *f, const problem *p, float *out, int64_t t0,
                   int64_t t1, int64_t n0, int64_t n1) {
+    const int64_t step = p->dilation_w;
     for (int64_t tile = t0; tile < t1;) {
         const place s = place_of(p, tile);
-        const int64_t left = p->across - s.x / p->side, n = left < t1 - tile ? left : t1 - tile;
-        const int64_t width = s.x + p->side * n < p->out_w ? p->side * n : p->out_w - s.x;
-        for (int64_t i = 0; i < p->side && s.y + i < p->out_h; i++) {
-            const int64_t pixel = (s.image * p->out_h + s.y + i) * p->out_w + s.x;
+        const int64_t left = p->across - tile % p->across, n = left < t1 - tile ? left : t1 - tile;
+        const int64_t rest = (p->out_w - s.x + step - 1) / step, width = p->side * n < rest ? p->side * n : rest;
+        for (int64_t i = 0; i < p->side && width > 0 && s.y + i * p->dilation_h < p->out_h; i++) {
+            const int64_t pixel = (s.image * p->out_h + s.y + i * p->dilation_h) * p->out_w + s.x;
             char *at = (char *)(out + pixel * p->ldo + n0);
-            rlx_epi_tile e = {.acc = at, .out = at, .ld_acc = p->ldo, .ld_out = p->ldo,
+            rlx_epi_tile e = {.acc = at, .out = at, .ld_acc = step * p->ldo, .ld_out = step * p->ldo,
                               .acc_size = sizeof(float), .out_size = sizeof(float), .rows = width,
-                              .cols = n1 - n0, .row = pixel, .row_step = 1, .col = n0,
+                              .cols = n1 - n0, .row = pixel, .row_step = step, .col = n0,
                               .offset = pixel * p->ldo + n0};
             const int status = rlx_epilogue(t, f, p->steps, p->n_steps, &e);
             if (status)
@@ -316,7 +337,8 @@ static void multiply(const problem *p, const float *v, const float *packed, floa
 
 RLX_ALWAYS_INLINE int winograd(const int side, const problem *p, const rlx_thunk *t, const rlx_frame *f,
                                int64_t lo, int64_t hi) {
-    const int64_t all = p->batch * p->down * p->across, parts = (p->oc + p->channels - 1) / p->channels;
+    const int64_t all = p->batch * p->dilation_h * p->dilation_w * p->down * p->across;
+    const int64_t parts = (p->oc + p->channels - 1) / p->channels;
     const float *in = (const float *)RLX_PTR(t, f, 0), *packed = (const float *)RLX_PTR(t, f, 1);
     const float *bias = (const float *)RLX_OPT(t, f, 3);
     float *out = (float *)RLX_PTR(t, f, 2);
