@@ -208,6 +208,8 @@ def convolutions() -> Iterator[Cell]:
     yield conv("MobileNet", 144, 144, square[56], k3, groups=144)
     yield conv("MobileNet", 960, 960, square[7], k3, groups=960)
     yield conv("EfficientNet", 240, 240, square[28], k5, groups=240)
+    for channels, size in ((96, 56), (192, 28), (384, 14), (768, 7)):
+        yield conv("ConvNeXt", channels, channels, square[size], k7, groups=channels, act=False)
     yield conv("MobileNet", 16, 96, square[112], k1)
     yield conv("MobileNet", 96, 24, square[56], k1, act=False)
     yield conv("MobileNet", 320, 1280, square[7], k1)
@@ -223,6 +225,46 @@ def convolutions() -> Iterator[Cell]:
     yield conv_transpose(64, 32, 56, 2, 2)
     yield conv_transpose(24, 1, 160, 2, 2)
     yield conv_transpose(128, 64, 16, 4, 2)
+
+
+# -- pooling ----------------------------------------------------------------------------
+
+
+def pool(label: str, kind: str, channels: int, size: int, kernel: int, stride: int, pad: int = 0) -> Cell:
+    """Maxima or means (padding counts) of square windows over planes."""
+    at = {"kernel": (kernel,) * 2, "strides": (stride,) * 2, "pads": (pad,) * 4}
+    attributes = f"kernel_shape = {[kernel] * 2}, strides = {[stride] * 2}, pads = {[pad] * 4}"
+
+    def build(x: Any) -> Any:
+        return ops.max_pool(x, **at) if kind == "max" else ops.avg_pool(x, **at, count_include_pad=True)
+
+    def twin(torch: Any, x: Any) -> Any:
+        f = torch.nn.functional
+        return (f.max_pool2d if kind == "max" else f.avg_pool2d)(x, kernel, stride, pad)
+
+    body = (f"y = MaxPool <{attributes}> (x)" if kind == "max" else
+            f"y = AveragePool <{attributes}, count_include_pad = 1> (x)")
+    more = (f" s{stride}" if stride > 1 else "") + (f" p{pad}" if pad else "")
+    return Cell("pool", f"{label} {kind} {kernel}x{kernel}{more} {channels} at {size}x{size}",
+                {"x": normal(1, channels, size, size)}, {}, build, twin, (body,))
+
+
+def pools() -> Iterator[Cell]:
+    """Layers of ResNet, VGG, Inception, SqueezeNet, YOLO and DenseNet, planes of 7x7 to 112x112."""
+    yield pool("ResNet", "max", 64, 112, 3, 2, 1)
+    yield pool("VGG", "max", 128, 112, 2, 2)
+    yield pool("VGG", "max", 512, 28, 2, 2)
+    yield pool("VGG", "max", 512, 14, 2, 2)
+    yield pool("SqueezeNet", "max", 256, 27, 3, 2)
+    yield pool("Inception", "max", 192, 28, 3, 1, 1)
+    yield pool("Inception", "max", 480, 14, 3, 1, 1)
+    yield pool("Inception", "max", 832, 7, 3, 1, 1)
+    yield pool("YOLO", "max", 256, 20, 5, 1, 2)
+    yield pool("Inception", "avg", 192, 35, 3, 1, 1)
+    yield pool("Inception", "avg", 1280, 8, 3, 1, 1)
+    yield pool("DenseNet", "avg", 128, 56, 2, 2)
+    yield pool("DenseNet", "avg", 512, 14, 2, 2)
+    yield pool("ResNet", "avg", 2048, 7, 7, 1)
 
 
 # -- attention --------------------------------------------------------------------------
@@ -415,4 +457,4 @@ def elementwise() -> Iterator[Cell]:
     yield channel_affine(64, 56)
 
 
-CELLS: tuple[Cell, ...] = (*products(), *convolutions(), *attentions(), *rows(), *elementwise())
+CELLS: tuple[Cell, ...] = (*products(), *convolutions(), *pools(), *attentions(), *rows(), *elementwise())

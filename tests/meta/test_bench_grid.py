@@ -21,7 +21,7 @@ SMALL = [c for c in CELLS if sum(np.prod(a.shape) for a in (*c.inputs.values(), 
 def test_titles_are_unique_and_every_family_of_the_goal_is_there() -> None:
     titles = [c.title for c in CELLS]
     assert len(set(titles)) == len(titles)
-    assert {c.family for c in CELLS} == {"gemm", "gemv", "conv", "attention", "softmax", "norm", "elementwise"}
+    assert {c.family for c in CELLS} == {"gemm", "gemv", "conv", "pool", "attention", "softmax", "norm", "elementwise"}
 
 
 @pytest.mark.parametrize("cell", SMALL, ids=lambda c: c.title)

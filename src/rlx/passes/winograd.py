@@ -1,7 +1,8 @@
 """3x3 convolutions with stride 1 by Winograd's minimal filtering, where that is faster.
 
 Fewer multiplications, formed from sums of inputs and of weights: a result differs from the direct sum by a
-few ulp of the largest terms of its tile of 4x4 or 6x6 inputs (every d-th one, if dilated by d). Infinities and NaN stay where the direct sum has them.
+few ulp of the largest terms of its tile of 4x4 or 6x6 inputs. Infinities and NaN stay where the direct sum has them.
+A dilated one is a plain one for each of its phases.
 """
 
 from collections.abc import Mapping, Sequence
