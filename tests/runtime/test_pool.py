@@ -44,17 +44,23 @@ def test_same_bits_and_masks_beside_busy_processes(spinners):
     exe = rlx.compile(network(), rlx.CompileOptions(threads=4))
     x = np.random.default_rng(1).standard_normal((96, 256), np.float32)
     want = exe.run({"x": x}, threads=1)["y"]
-    before = os.sched_getaffinity(0)
+    before, others = os.sched_getaffinity(0), masks()
     for i in range(300):
         np.testing.assert_array_equal(exe.run({"x": x}, threads=2 + i % 3)["y"], want)
         assert os.sched_getaffinity(0) == before
-    # A worker may still hold a processor it was given; it takes its mask back when it next runs.
+    # A worker may still hold a processor it was given; it takes its mask back when it next runs. But for the
+    # processor of the caller it may use all.
     exe.run({"x": x}, threads=4)
+
+    def settled() -> bool:
+        return all(mask == others[tid] if tid in others else mask <= before and len(mask) >= max(1, len(before) - 1)
+                   for tid, mask in masks().items())
+
     for _ in range(200):
-        if all(mask == before for mask in masks().values()):
+        if settled():
             break
         threading.Event().wait(0.01)
-    assert all(mask == before for mask in masks().values())
+    assert settled()
 
 
 def test_a_short_program_settles_on_what_is_fastest():
@@ -62,13 +68,14 @@ def test_a_short_program_settles_on_what_is_fastest():
     x = np.random.default_rng(1).standard_normal((96, 256), np.float32)
     want = exe.run({"x": x}, threads=1)["y"]
     program = exe._variant.linked
-    assert program.parallel and program.trials == 0
-    for _ in range(200):
+    assert program.parallel and program.choice == -1
+    chosen = []
+    for _ in range(1200):  # long enough for a second trial
         np.testing.assert_array_equal(exe.run({"x": x}, threads=2)["y"], want)
-        if program.trials < 0:
-            break
-    assert program.trials == -1 and 0 <= program.choice < 3
-    np.testing.assert_array_equal(exe.run({"x": x}, threads=2)["y"], want)
+        chosen.append(program.choice)
+    settled = [a for a, b in zip(chosen, chosen[1:], strict=False) if a == -1 and b != -1]
+    assert len(settled) == 2 and set(chosen) <= {-1, 0, 1, 2}
+    assert chosen[:19] == [-1] * 19 and chosen.count(-1) < 60 + 2 * 200  # runs without workers do not count
 
 
 def test_one_processor_and_four_threads():

@@ -46,8 +46,21 @@ cdef extern from "fp_mode.h" nogil:
 
 cdef extern from "pool.h" nogil:
     int rlx_pool_enter(int n)
-    void rlx_pool_leave(int granted)
+    int rlx_pool_leave(int granted)
     int rlx_pool_run(const rlx_thunk *t, const rlx_frame *f, int threads)
+
+cdef extern from "trial.h" nogil:
+    int RLX_SPLITS
+    int64_t *rlx_split_by
+
+    ctypedef struct rlx_trial:
+        int32_t turn
+        int32_t choice
+
+    void rlx_trial_init(rlx_trial *t, int32_t choices)
+    int rlx_trial_now(const rlx_trial *t)
+    void rlx_trial_learn(rlx_trial *t, int choice, int64_t took, int fair)
+    void rlx_trial_pass(rlx_trial *t)
 
 cdef extern from "numpy/arrayobject.h":
     # Steals a reference to the descriptor.
@@ -77,18 +90,8 @@ def set_split_ns(int64_t ns):
     SPLIT_NS = ns
 
 
-# Short programs find out for themselves what is worth a hand-over: their first runs take turns with these
-# multiples of SPLIT_NS (0: one thread for everything), and the fastest stays. An estimate of 12 us may be 6 us,
-# and what one thread wrote must travel to the other: models of many such calls were up to 1.2 times slower with
-# two threads than with one.
-cdef enum:
-    CHOICES = 3
-    TRIALS = 5
-cdef int64_t[CHOICES] MULTIPLES = [1, 3, 0]
 # Estimated work beyond which a program splits without asking.
 cdef int64_t TRIAL_NS = 3_000_000
-# What a second thread must save, as a part of the time.
-cdef double WORTH = 0.04
 
 # How much estimated work may pass between two looks at pending signals.
 cdef int64_t SIGNAL_NS = 50_000_000
@@ -246,9 +249,8 @@ cdef class Program:
     cdef readonly object keep
     cdef readonly bint parallel
     cdef readonly bint brief
-    cdef readonly int trials  # runs of the trial so far; -1: there is none
-    cdef readonly int choice  # which of MULTIPLES
-    cdef int64_t[CHOICES] fastest
+    cdef readonly bint tries  # finds out what is worth a second thread
+    cdef rlx_trial trial
 
     def __cinit__(self, cnp.int64_t[::1] fns, cnp.int64_t[::1] extents, cnp.int64_t[::1] grains,
                   cnp.int64_t[::1] phases, cnp.int64_t[::1] nodes, cnp.int64_t[::1] costs, cnp.int64_t[::1] attrs,
@@ -256,6 +258,10 @@ cdef class Program:
                   cnp.int64_t[::1] arg_offsets, cnp.int64_t[::1] arg_starts,
                   int64_t n_slots, object keep):
         cdef int64_t i, n = fns.shape[0]
+        cdef int k
+        cdef int64_t[8] worth
+        cdef int32_t choices = 1 << (RLX_SPLITS - 1)
+        memset(worth, 0, sizeof(worth))
         self.plan.thunks = <rlx_thunk *> PyMem_Malloc(max(1, n) * sizeof(rlx_thunk))
         self.args = <rlx_arg *> PyMem_Malloc(max(1, arg_slots.shape[0]) * sizeof(rlx_arg))
         self.attrs = <int64_t *> PyMem_Malloc(max(1, attrs.shape[0]) * sizeof(int64_t))
@@ -284,27 +290,19 @@ cdef class Program:
         self.keep = keep
         # Whether any thunk, in bodies too, is worth a second thread: only then is the pool woken.
         self.parallel = any(isinstance(k, Program) and k.parallel for k in keep or ())
-        self.trials = 0 if np.sum(costs) < TRIAL_NS else -1
         for i in range(n):
             t = self.plan.thunks + i
-            self.parallel = self.parallel or (t.grain > 0 and t.cost > SPLIT_NS * t.phases)
+            for k in range(RLX_SPLITS - 1):
+                worth[k] += t.grain > 0 and t.cost > SPLIT_NS * t.phases * rlx_split_by[k]
+        self.parallel = self.parallel or worth[0] > 0
+        self.tries = np.sum(costs) < TRIAL_NS
+        # Multiples that split the same thunks, or none, are one.
+        for k in range(RLX_SPLITS - 1):
+            if keep or (worth[k] > 0 and (k == 0 or worth[k] < worth[k - 1])):
+                choices |= 1 << k
+        rlx_trial_init(&self.trial, choices)
         # Bodies run any number of times, and an estimate of 0 is none.
         self.brief = not keep and not self.parallel and n > 0 and np.min(costs) > 0 and np.sum(costs) < BRIEF_NS
-
-    cdef void learn(self, int choice, int64_t took) noexcept:
-        """A run of the trial took so many nanoseconds; the first round does not count, memory was cold."""
-        cdef int i
-        cdef int round = self.trials // CHOICES
-        if round == 1 or (round > 1 and took < self.fastest[choice]):
-            self.fastest[choice] = took
-        self.trials += 1
-        if self.trials == TRIALS * CHOICES:
-            self.trials = -1
-            self.choice = CHOICES - 1
-            for i in range(CHOICES - 1):
-                if self.fastest[i] < (1 - WORTH) * self.fastest[CHOICES - 1] and (
-                        self.choice == CHOICES - 1 or self.fastest[i] < self.fastest[self.choice]):
-                    self.choice = i
 
     def __dealloc__(self):
         PyMem_Free(self.plan.thunks)
@@ -313,6 +311,11 @@ cdef class Program:
 
     def __len__(self):
         return self.plan.n_thunks
+
+    @property
+    def choice(self):
+        """Which multiple of the work that is worth a hand-over stays; -1 while runs try them."""
+        return -1 if self.trial.turn >= 0 else self.trial.choice
 
     @property
     def address(self):
@@ -772,7 +775,7 @@ cdef class Executor:
         """Run the thunks over whatever is bound now."""
         cdef rlx_run_frame run
         cdef rlx_frame *frame = &run.frame
-        cdef int granted, status
+        cdef int granted, status, helped
         cdef unsigned fp_mode
         cdef int zero = self.zero_denormals
         cdef int64_t since = 0
@@ -781,9 +784,9 @@ cdef class Executor:
         cdef cnp.ndarray spent_array
         cdef RunState state = self.state  # set_rng may replace it while this runs
         cdef Program program = self.program
-        cdef bint tries = parallel and program.trials >= 0 and self.spent is None and min(threads, self.limit) > 1
-        cdef int choice = program.trials % CHOICES if tries else program.choice
-        cdef int64_t split_ns = SPLIT_NS * MULTIPLES[choice], began = 0
+        cdef bint tries = parallel and program.tries and self.spent is None and min(threads, self.limit) > 1
+        cdef int choice = rlx_trial_now(&program.trial) if tries else 0
+        cdef int64_t split_ns = SPLIT_NS * rlx_split_by[choice], began = 0
         if self.spent is not None:
             spent_array = self.spent
             spent = <int64_t *> cnp.PyArray_DATA(spent_array)
@@ -807,7 +810,7 @@ cdef class Executor:
                 state.state.counter += 1
             return status
         with nogil:
-            if tries:
+            if tries and program.trial.turn >= 0:
                 began = rlx_now_ns()
             fp_mode = rlx_fp_enter(zero)
             granted = rlx_pool_enter(min(threads, self.limit) if parallel and split_ns else 1)
@@ -816,10 +819,13 @@ cdef class Executor:
                 status = execute_timed(&self.program.plan, frame, granted, spent)
             else:
                 status = execute(&self.program.plan, frame, granted, split_ns)
-            rlx_pool_leave(granted)
+            helped = rlx_pool_leave(granted)
             rlx_fp_set(fp_mode)
-        if tries and status == RLX_OK and (granted > 1 or split_ns == 0):
-            program.learn(choice, rlx_now_ns() - began)
+        if tries and status == RLX_OK:
+            if program.trial.turn < 0:
+                rlx_trial_pass(&program.trial)
+            elif began and choice == rlx_trial_now(&program.trial):
+                rlx_trial_learn(&program.trial, choice, rlx_now_ns() - began, helped or split_ns == 0)
         if status == RLX_OK:  # a run that failed has not been: the next one draws its numbers
             state.state.counter += 1
         return status

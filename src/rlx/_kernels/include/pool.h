@@ -1,21 +1,26 @@
 /* One process-wide fork-join pool.
  *
- * A job is a thunk; its range is handed out in chunks that shrink towards the
- * end, so a slow core does less. The caller works too and never waits for a
- * worker that has not joined: a worker joins by incrementing the participants
- * of a job that is still open, and the caller closes the job before it waits,
- * so a sleeping or preempted worker costs nothing. One that is preempted within
- * a chunk is replaced by a spare worker while there is work, and given the
- * caller's processor when there is none; a caller that is preempted is given a
- * worker's (yield_core.h). So there is a worker more than threads, and scratch
- * for it; no more than `threads` of them run at a time.
+ * A job is a thunk; its range is cut into one part for each thread. A thread takes chunks from the bottom of its own
+ * part, half of what is left at a time, and when that is empty from the top of another's, so a slow core does less
+ * and yet a thread meets the same rows and weights from job to job and from run to run, in its own cache. The caller
+ * works too and never waits for a worker that has not joined, so a sleeping or preempted worker costs nothing. One
+ * that is preempted within a chunk is replaced by a spare worker while there is work, and given the caller's
+ * processor when there is none; a caller that is preempted is given a worker's (yield_core.h). So there is a worker
+ * more than threads, and scratch for it; no more than `threads` of them run at a time.
  *
- * Workers spin only between rlx_pool_enter and rlx_pool_leave (a run that wants
- * threads), for IDLE_NS without a job and for SPIN_NS after the run; then they
- * sleep on a futex. One run at a time owns the pool; another that asks
- * meanwhile runs on its own thread alone, with the same bits, because kernels
- * do not depend on the cut. After fork() the child starts without workers and
- * makes its own.
+ * What changes hands: 290 ns are a round trip of a cache line between two cores here, so a job is told in one line
+ * per worker (rlx_post), which the caller writes without waiting for it: its first chunk is its own before others may
+ * look, and nothing that empties the store buffer stands before it. The worker's line is then its own: to join, to
+ * take chunks and to say that it is done stay within its cache unless somebody steals or waits. A post is
+ *     OPEN    may be joined; the caller may close it
+ *     JOINED  by its worker alone, which reads the rest of the line now: nobody writes it before DONE
+ *     DONE    what the worker did can be seen
+ * with the number of the job, so that a worker that slept through jobs joins none that is over.
+ *
+ * Workers spin only while a run that wants threads goes on, for IDLE_NS without a job, and for SPIN_NS after the run;
+ * then they sleep, each on its own futex. One run at a time owns the pool; another that asks meanwhile runs on its
+ * own thread alone, with the same bits, because kernels do not depend on the cut. After fork() the child starts
+ * without workers and makes its own.
  */
 #ifndef RLX_POOL_H
 #define RLX_POOL_H
@@ -35,158 +40,146 @@
 #define RLX_PATIENCE_NS 15000
 #define RLX_LOOK_NS 6000
 #define RLX_CHUNK_NS 1000
+/* What a worker has to fetch before it starts; its part is smaller by as much. */
+#define RLX_START_NS 500
 
-/* What changes hands during a job is on lines of its own: who takes a chunk must not take away the others' view of
- * the job, nor who counts himself in the gate. */
-typedef struct rlx_pool {
-    pthread_mutex_t lock;      /* guards growing */
-    atomic_flag busy;          /* owned by a run */
-    _Atomic int64_t active;    /* runs inside enter/leave: workers spin */
-    _Alignas(64) _Atomic uint64_t gate; /* epoch << 16 | open << 15 | participants */
-    _Alignas(64) _Atomic uint32_t bell; /* sleeping workers wait for it to change */
-    _Atomic int32_t sleeping;
-    _Atomic uint32_t done;     /* the caller waits for it to change */
-    _Atomic int32_t waiting;   /* the caller sleeps on `done` */
-    int n_workers;
-    int fork_hook;
-    /* the job */
-    _Alignas(64) const rlx_thunk *thunk;
-    const rlx_frame *frame;
-    unsigned fp_mode;          /* of the run */
+enum { RLX_CLOSED, RLX_OPEN, RLX_JOINED, RLX_DONE, RLX_STATES };
+
+/* A job as one participant sees it; its neighbour line is nobody's, for processors fetch lines in pairs. */
+typedef struct rlx_post {
+    _Alignas(128) _Atomic uint64_t gate; /* number of the job * RLX_STATES + state */
+    _Atomic uint64_t range;    /* units left of this part: first | end << 32 */
+    const rlx_thunk *_Atomic thunk;
+    const rlx_frame *_Atomic frame; /* the caller's */
     int64_t first, end;        /* items of the job */
     int64_t unit;              /* what is handed out, a multiple of the grain */
     uint32_t least;            /* units of the smallest chunk */
-    int threads;               /* participants wanted, the caller among them */
-    _Atomic int32_t room;      /* participants allowed besides the caller */
-    _Alignas(64) _Atomic uint64_t range; /* units left: first | end << 32 */
-    _Alignas(64) _Atomic int32_t status;
-    rlx_seat seats[RLX_MAX_THREADS + 1]; /* 0: the caller; i + 1: worker i */
+    int32_t parts;             /* posts of the job, with those of spares */
+} rlx_post;
+
+typedef struct rlx_pool {
+    pthread_mutex_t lock;      /* guards growing */
+    int n_workers;
+    int fork_hook;
+    cpu_set_t allowed;         /* processors that workers were made for */
+    unsigned fp_mode;          /* of the run */
+    int threads;               /* participants of the job, the caller among them */
+    uint64_t job;              /* its number */
+    int64_t jobs, helped;      /* of the run; those in which a worker took part */
+    _Alignas(128) _Atomic int32_t busy; /* owned by a run: workers spin */
+    _Alignas(128) _Atomic uint32_t done; /* the caller waits for it to change */
+    _Atomic int32_t waiting;   /* the caller sleeps on `done` */
+    _Atomic int32_t failed;    /* stop */
+    rlx_post posts[RLX_MAX_THREADS + 1]; /* 0: the caller's part; i + 1: worker i */
+    rlx_seat seats[RLX_MAX_THREADS + 1];
 } rlx_pool;
 
-static rlx_pool rlx_the_pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .busy = ATOMIC_FLAG_INIT};
+static rlx_pool rlx_the_pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-#define RLX_OPEN_BIT ((uint64_t)1 << 15)
-#define RLX_COUNT_MASK (RLX_OPEN_BIT - 1)
+/* -- parts ------------------------------------------------------------------- */
 
-static void rlx_pool_sleep(rlx_pool *p, uint64_t gate) {
-    uint32_t bell = atomic_load(&p->bell);
-    atomic_fetch_add(&p->sleeping, 1);
-    /* who rings looks at `sleeping` after it changed `active` or `gate` */
-    if (atomic_load(&p->gate) == gate)
-        rlx_futex_wait(&p->bell, bell, -1);
-    atomic_fetch_sub(&p->sleeping, 1);
+static inline uint64_t rlx_units(uint32_t first, uint32_t end) { return (uint64_t)end << 32 | first; }
+
+/* Take from the bottom of one's own part (`own`) or from the top of another's: units [*lo, *hi). */
+static inline int rlx_pool_take(rlx_post *post, uint32_t least, int own, uint32_t *lo, uint32_t *hi) {
+    uint64_t range = atomic_load_explicit(&post->range, memory_order_relaxed), rest;
+    do {
+        uint32_t first = (uint32_t)range, end = (uint32_t)(range >> 32), left = end - first, take = (left + 1) / 2;
+        if (end <= first)
+            return 0;
+        take = take < least ? least < left ? least : left : take;
+        *lo = own ? first : end - take;
+        *hi = *lo + take;
+        rest = own ? rlx_units(*hi, end) : rlx_units(first, *lo);
+    } while (!atomic_compare_exchange_weak_explicit(&post->range, &range, rest, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return 1;
 }
 
-static void rlx_pool_ring(rlx_pool *p, int n) {
-    if (n > 0 && atomic_load(&p->sleeping)) {
-        atomic_fetch_add(&p->bell, 1);
-        rlx_futex_wake(&p->bell, n);
-    }
+/* A failure keeps all from starting more. */
+static void rlx_pool_stop(rlx_pool *p, int parts) {
+    atomic_store(&p->failed, 1);
+    for (int i = 0; i < parts; i++)
+        atomic_store_explicit(&p->posts[i].range, 0, memory_order_relaxed);
 }
 
-/* Let a spare worker in for every participant that has lost its processor. */
-static void rlx_pool_survey(rlx_pool *p, int64_t *looked) {
-    int64_t now = rlx_pool_now(), passed = now - *looked;
-    if (passed < RLX_SURVEY_NS || !atomic_load_explicit(&p->sleeping, memory_order_relaxed))
-        return;
-    int stalled = 0, running = 0;
-    for (int i = 1; i <= p->threads; i++) {
-        rlx_seat *seat = &p->seats[i];
-        if (!atomic_load_explicit(&seat->working, memory_order_acquire)) {
-            seat->used = 0;
+static inline int rlx_pool_chunk(const rlx_post *job, const rlx_frame *f, uint32_t lo, uint32_t hi) {
+    const rlx_thunk *t = atomic_load_explicit(&job->thunk, memory_order_relaxed);
+    int64_t end = job->first + hi * job->unit;
+    return t->fn(t, f, job->first + lo * job->unit, end < job->end ? end : job->end);
+}
+
+static void rlx_pool_survey(rlx_pool *p, int64_t *looked);
+
+/* Work until no part has anything left; `looked`: the caller, which looks at the others meanwhile. */
+static int rlx_pool_work(rlx_pool *p, int self, const rlx_post *job, const rlx_frame *f, int64_t *looked) {
+    uint32_t lo, hi;
+    int parts = job->parts;
+    for (int k = 0; k < parts;) {
+        int at = self + k < parts ? self + k : self + k - parts;
+        if (!rlx_pool_take(&p->posts[at], job->least, k == 0, &lo, &hi)) {
+            k++;
             continue;
         }
-        int64_t used = rlx_cpu_time(atomic_load(&seat->tid));
-        if (seat->used && used - seat->used < passed / 8)
-            stalled++;
-        else
-            running++;
-        seat->used = used;
-    }
-    *looked = now;
-    if (running < p->threads - 1) {
-        atomic_store(&p->room, p->threads - 1 + stalled);
-        rlx_pool_ring(p, 1);
-    }
-}
-
-/* Take chunks until none is left: the caller from the bottom, workers from the
- * top, so that a thread meets the same weights from run to run and from phase to
- * phase, in its own cache. A failure keeps the others from starting. */
-static void rlx_pool_work(rlx_pool *p, const rlx_thunk *t, const rlx_frame *f, int64_t *looked) {
-    uint32_t least = p->least, share = 2 * (uint32_t)p->threads;
-    int64_t unit = p->unit, first = p->first, last = p->end;
-    uint64_t range = atomic_load_explicit(&p->range, memory_order_relaxed);
-    for (;;) {
-        uint32_t lo = (uint32_t)range, hi = (uint32_t)(range >> 32), left = hi - lo, take = left / share;
-        if (hi <= lo)
-            return;
-        take = take < least ? least < left ? least : left : take;
-        if (looked)
-            hi = lo + take;
-        else
-            lo = hi - take;
-        uint64_t rest = looked ? (range & ~(uint64_t)UINT32_MAX) | hi : (uint64_t)lo << 32 | (uint32_t)range;
-        if (!atomic_compare_exchange_weak_explicit(&p->range, &range, rest, memory_order_relaxed,
-                                                   memory_order_relaxed))
-            continue;
-        int64_t end = first + hi * unit < last ? first + hi * unit : last;
-        int status = t->fn(t, f, first + lo * unit, end);
+        int status = rlx_pool_chunk(job, f, lo, hi);
         if (status) {
-            int32_t none = 0;
-            atomic_compare_exchange_strong(&p->status, &none, status);
-            atomic_store(&p->range, 0);
-            return;
+            rlx_pool_stop(p, parts);
+            return status;
         }
         if (looked)
             rlx_pool_survey(p, looked);
-        range = atomic_load_explicit(&p->range, memory_order_relaxed);
     }
+    return RLX_OK;
 }
 
-/* A worker's part of an open job; it has been counted in. */
-static void rlx_pool_join(rlx_pool *p, rlx_seat *seat, int index) {
-    rlx_frame mine = *p->frame;
-    rlx_error error = {0};
-    mine.tid = index + 1;
-    mine.error = &error;
+/* -- workers ----------------------------------------------------------------- */
+
+/* A worker's part of a job; it has joined. */
+static void rlx_pool_join(rlx_pool *p, rlx_post *post, rlx_seat *seat, int self, uint64_t gate) {
+    rlx_frame mine = *atomic_load_explicit(&post->frame, memory_order_relaxed);
+    memset(&seat->error, 0, sizeof(seat->error));
+    mine.tid = self;
+    mine.error = &seat->error;
     rlx_fp_set(p->fp_mode);
-    seat->cpu = sched_getcpu();
+    rlx_note_cpu(seat);
     atomic_store_explicit(&seat->working, 1, memory_order_release);
-    rlx_pool_work(p, p->thunk, &mine, NULL);
-    if (error.status == 0 && atomic_load(&p->status)) {
-        /* the first failing position wins, whoever met it */
-        pthread_mutex_lock(&p->lock);
-        if (error.value || error.bound || error.position)
-            *p->frame->error = error;
-        pthread_mutex_unlock(&p->lock);
-    }
-    atomic_store(&seat->working, 0);
-    atomic_fetch_sub_explicit(&p->gate, 1, memory_order_acq_rel);
+    seat->status = rlx_pool_work(p, self, post, &mine, NULL);
+    atomic_store_explicit(&seat->working, 0, memory_order_relaxed);
+    atomic_store(&post->gate, gate - RLX_OPEN + RLX_DONE);
     if (atomic_load(&p->waiting)) {
         atomic_fetch_add(&p->done, 1);
         rlx_futex_wake(&p->done, 1);
     }
-    rlx_take_mask(seat, seat->cpu);
+    rlx_take_mask(seat, atomic_load_explicit(&seat->cpu, memory_order_relaxed));
+}
+
+static void rlx_pool_sleep(rlx_post *post, rlx_seat *seat) {
+    atomic_store(&seat->sleeping, 1);
+    /* who opens a post looks at `sleeping` afterwards */
+    while (atomic_load(&post->gate) % RLX_STATES != RLX_OPEN && atomic_load(&seat->sleeping))
+        rlx_futex_wait(&seat->sleeping, 1, -1);
+    atomic_store(&seat->sleeping, 0);
 }
 
 static void *rlx_pool_main(void *arg) {
     rlx_pool *p = &rlx_the_pool;
-    int index = (int)(intptr_t)arg;
-    rlx_seat *seat = &p->seats[index + 1], *caller = &p->seats[0];
-    uint64_t seen = 0;
-    int64_t since = rlx_pool_now();
-    int64_t idle_limit = RLX_IDLE_NS;
+    int self = (int)(intptr_t)arg;
+    rlx_post *post = &p->posts[self];
+    rlx_seat *seat = &p->seats[self], *caller = &p->seats[0];
+    int64_t since = rlx_pool_now(), idle_limit = RLX_IDLE_NS;
     unsigned rounds = 0;
     atomic_store(&seat->tid, rlx_gettid());
     for (;;) {
-        uint64_t gate = atomic_load_explicit(&p->gate, memory_order_acquire);
-        if ((gate & RLX_OPEN_BIT) && (gate >> 16) != seen && index < p->threads &&
-            (int32_t)(gate & RLX_COUNT_MASK) < atomic_load_explicit(&p->room, memory_order_relaxed)) {
-            if (atomic_compare_exchange_weak_explicit(&p->gate, &gate, gate + 1,
-                                                      memory_order_acq_rel, memory_order_relaxed)) {
-                seen = gate >> 16;
-                rlx_pool_join(p, seat, index);
+        uint64_t gate = atomic_load_explicit(&post->gate, memory_order_relaxed);
+        if (gate % RLX_STATES == RLX_OPEN) {
+            /* on their way while the line changes hands; they may be of another job */
+            const char *frame = (const char *)atomic_load_explicit(&post->frame, memory_order_relaxed);
+            __builtin_prefetch(frame);
+            __builtin_prefetch(frame + sizeof(rlx_frame) - 1);
+            __builtin_prefetch(atomic_load_explicit(&post->thunk, memory_order_relaxed));
+            if (atomic_compare_exchange_strong_explicit(&post->gate, &gate, gate - RLX_OPEN + RLX_JOINED,
+                                                        memory_order_acquire, memory_order_relaxed)) {
+                rlx_pool_join(p, post, seat, self, gate);
                 since = rlx_pool_now();
                 idle_limit = RLX_IDLE_NS;
             }
@@ -195,104 +188,101 @@ static void *rlx_pool_main(void *arg) {
         RLX_PAUSE();
         if (++rounds & 15)
             continue;
-        rlx_take_mask(seat, seat->cpu);
+        rlx_take_mask(seat, atomic_load_explicit(&seat->cpu, memory_order_relaxed));
+        rlx_note_cpu(seat);
         int64_t idle = rlx_pool_now() - since;
-        int active = atomic_load_explicit(&p->active, memory_order_relaxed) != 0;
+        if (idle < RLX_PATIENCE_NS)
+            continue;
+        int active = atomic_load_explicit(&p->busy, memory_order_relaxed);
         if (idle > (active ? idle_limit : RLX_SPIN_NS)) {
             rlx_settle_mask(seat);
-            rlx_pool_sleep(p, gate);
-            rlx_avoid(caller->cpu);
+            rlx_pool_sleep(post, seat);
             since = rlx_pool_now();
             idle_limit = RLX_SPARE_NS; /* until it is let in, it is a spare */
-        } else if (active && index == 0 && idle > RLX_PATIENCE_NS && atomic_load(&caller->working) &&
+        } else if (active && self == 1 && atomic_load(&caller->working) &&
                    rlx_is_stalled(atomic_load(&caller->tid), RLX_LOOK_NS) && atomic_load(&caller->working) &&
                    rlx_give_core(caller)) {
             rlx_settle_mask(seat);
-            rlx_pool_sleep(p, atomic_load(&p->gate));
-            rlx_avoid(caller->cpu);
+            rlx_pool_sleep(post, seat);
             since = rlx_pool_now();
         }
     }
     return NULL;
 }
 
-static void rlx_pool_after_fork(void) {
-    rlx_pool *p = &rlx_the_pool;
-    pthread_mutex_init(&p->lock, NULL);
-    atomic_flag_clear(&p->busy);
-    atomic_store(&p->active, 0);
-    atomic_store(&p->gate, 0);
-    atomic_store(&p->waiting, 0);
-    atomic_store(&p->sleeping, 0);
-    memset(p->seats, 0, sizeof(p->seats));
-    p->n_workers = 0;
+/* -- the caller -------------------------------------------------------------- */
+
+/* Start a worker on what its post says. A worker that shares the caller's processor would wait for the caller to end:
+ * kernels wake threads there where no other processor is idle, as when another library's threads spin. */
+static inline void rlx_pool_wake(rlx_pool *p, rlx_seat *seat, int cpu) {
+    int asleep = atomic_load(&seat->sleeping) != 0;
+    if (atomic_load_explicit(&seat->avoids, memory_order_relaxed) != cpu)
+        rlx_keep_off(seat, &p->allowed, cpu);
+    if (asleep && atomic_exchange(&seat->sleeping, 0))
+        rlx_futex_wake(&seat->sleeping, 1);
 }
 
-/* Claim the pool for a run on n threads. Returns the threads that the run may
- * use: 1 when the pool is taken or no worker could be started. */
-static int rlx_pool_enter(int n) {
-    rlx_pool *p = &rlx_the_pool;
-    if (n <= 1)
-        return 1;
-    if (n > RLX_MAX_THREADS)
-        n = RLX_MAX_THREADS;
-    if (atomic_flag_test_and_set_explicit(&p->busy, memory_order_acquire))
-        return 1;
-    if (p->n_workers < n) {
-        pthread_mutex_lock(&p->lock);
-        if (!p->fork_hook) {
-            p->fork_hook = 1;
-            pthread_atfork(NULL, NULL, rlx_pool_after_fork);
-        }
-        while (p->n_workers < n) {
-            pthread_t thread;
-            pthread_attr_t attr;
-            pthread_attr_init(&attr);
-            pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-            p->seats[p->n_workers + 1].cpu = -1;
-            int failed = pthread_create(&thread, &attr, rlx_pool_main, (void *)(intptr_t)p->n_workers);
-            pthread_attr_destroy(&attr);
-            if (failed)
-                break;
-            p->n_workers++;
-        }
-        pthread_mutex_unlock(&p->lock);
-    }
-    atomic_store(&p->seats[0].tid, rlx_gettid());
-    p->fp_mode = rlx_fp_get();
-    atomic_fetch_add(&p->active, 1);
-    return p->n_workers + 1 < n ? p->n_workers + 1 : n;
+/* Tell a worker of the caller's job, and which units are its part. */
+static inline void rlx_pool_tell(rlx_pool *p, rlx_post *post, uint64_t range) {
+    const rlx_post *mine = &p->posts[0];
+    atomic_store_explicit(&post->thunk, atomic_load_explicit(&mine->thunk, memory_order_relaxed), memory_order_relaxed);
+    atomic_store_explicit(&post->frame, atomic_load_explicit(&mine->frame, memory_order_relaxed), memory_order_relaxed);
+    post->first = mine->first;
+    post->end = mine->end;
+    post->unit = mine->unit;
+    post->least = mine->least;
+    post->parts = mine->parts;
+    atomic_store_explicit(&post->range, range, memory_order_relaxed);
+    atomic_store_explicit(&post->gate, p->job * RLX_STATES + RLX_OPEN, memory_order_release);
 }
 
-static void rlx_pool_leave(int granted) {
-    rlx_pool *p = &rlx_the_pool;
-    if (granted <= 1)
+/* Let a spare worker in for every participant that has lost its processor. */
+static void rlx_pool_survey(rlx_pool *p, int64_t *looked) {
+    int64_t now = rlx_pool_now(), passed = now - *looked;
+    rlx_post *mine = &p->posts[0];
+    if (passed < RLX_SURVEY_NS || mine->parts > p->n_workers)
         return;
-    rlx_settle_mask(&p->seats[0]);
-    atomic_fetch_sub(&p->active, 1);
-    atomic_store(&p->seats[0].tid, 0);
-    atomic_flag_clear_explicit(&p->busy, memory_order_release);
+    int running = 0;
+    for (int i = 1; i < mine->parts; i++) {
+        rlx_seat *seat = &p->seats[i];
+        if (!atomic_load_explicit(&seat->working, memory_order_acquire)) {
+            seat->used = 0;
+            continue;
+        }
+        int64_t used = rlx_cpu_time(atomic_load(&seat->tid));
+        running += !seat->used || used - seat->used >= passed / 8;
+        seat->used = used;
+    }
+    *looked = now;
+    if (running >= p->threads - 1)
+        return;
+    int spare = mine->parts++;
+    rlx_pool_tell(p, &p->posts[spare], 0); /* it steals */
+    atomic_thread_fence(memory_order_seq_cst);
+    rlx_pool_wake(p, &p->seats[spare], atomic_load_explicit(&p->seats[0].cpu, memory_order_relaxed));
 }
 
-/* Wait for the participants of a closed job. */
-static void rlx_pool_wait(rlx_pool *p) {
-    int64_t start = rlx_pool_now();
+/* Wait for a worker that has joined. */
+static void rlx_pool_wait(rlx_pool *p, int which) {
+    rlx_post *post = &p->posts[which];
+    rlx_seat *seat = &p->seats[which];
+    int64_t start = 0;
     for (unsigned rounds = 1;; rounds++) {
-        if (!(atomic_load_explicit(&p->gate, memory_order_acquire) & RLX_COUNT_MASK))
+        if (atomic_load_explicit(&post->gate, memory_order_acquire) % RLX_STATES != RLX_JOINED)
             return;
         RLX_PAUSE();
-        if ((rounds & 15) || rlx_pool_now() - start < RLX_PATIENCE_NS)
+        if (rounds & 15)
             continue;
-        for (int i = 1; i <= p->threads; i++) {
-            rlx_seat *seat = &p->seats[i];
-            uint32_t done = atomic_load(&p->done);
-            if (!atomic_load(&seat->working) || !rlx_is_stalled(atomic_load(&seat->tid), RLX_LOOK_NS))
-                continue;
+        int64_t now = rlx_pool_now();
+        start = start ? start : now;
+        if (now - start < RLX_PATIENCE_NS)
+            continue;
+        uint32_t done = atomic_load(&p->done);
+        if (atomic_load(&seat->working) && rlx_is_stalled(atomic_load(&seat->tid), RLX_LOOK_NS)) {
             atomic_store(&p->waiting, 1);
-            if (atomic_load(&seat->working) && rlx_give_core(seat))
+            if (atomic_load(&post->gate) % RLX_STATES == RLX_JOINED && rlx_give_core(seat))
                 rlx_futex_wait(&p->done, done, 1000000);
             atomic_store(&p->waiting, 0);
-            break;
         }
         start = rlx_pool_now();
     }
@@ -302,38 +292,81 @@ static void rlx_pool_wait(rlx_pool *p) {
 static int rlx_pool_job(const rlx_thunk *t, const rlx_frame *f, int threads, int64_t lo, int64_t hi) {
     rlx_pool *p = &rlx_the_pool;
     rlx_seat *seat = &p->seats[0];
-    int64_t grain = t->grain > 0 ? t->grain : 1, looked = rlx_pool_now();
-    int64_t pieces = (hi - lo + grain - 1) / grain;
+    rlx_post *mine = &p->posts[0];
+    int64_t grain = t->grain > 0 ? t->grain : 1, pieces = (hi - lo + grain - 1) / grain;
     if (threads <= 1 || pieces <= 1)
         return t->fn(t, f, lo, hi);
-    p->first = lo;
-    p->end = hi;
-    p->thunk = t;
-    p->frame = f;
-    int64_t pack = pieces / INT32_MAX + 1;
+    int64_t pack = pieces / INT32_MAX + 1, part = t->cost / t->phases, at = 0, looked = 0;
     pieces = (pieces + pack - 1) / pack;
-    p->unit = pack * grain;
+    threads = threads < pieces ? threads : (int)pieces;
     /* The last chunks decide how long one thread waits for another: a 64th of the work for two, but not less than
-     * a microsecond of it, since to take a chunk moves a line between the caches. */
-    int64_t part = t->cost / t->phases, least = pieces * RLX_CHUNK_NS / (part > RLX_CHUNK_NS ? part : RLX_CHUNK_NS);
+     * a microsecond of it, since to steal moves a line between the caches. */
+    int64_t least = pieces * RLX_CHUNK_NS / (part > RLX_CHUNK_NS ? part : RLX_CHUNK_NS);
     int64_t finest = (pieces + threads * 32 - 1) / (threads * 32), coarsest = (pieces + threads * 8 - 1) / (threads * 8);
-    p->least = (uint32_t)(least < finest ? finest : least < coarsest ? least : coarsest);
+    int64_t late = pieces * RLX_START_NS / (part > RLX_START_NS ? part : RLX_START_NS) / threads;
+    int cpu = sched_getcpu();
+    atomic_store_explicit(&mine->thunk, t, memory_order_relaxed);
+    atomic_store_explicit(&mine->frame, f, memory_order_relaxed);
+    mine->first = lo;
+    mine->end = hi;
+    mine->unit = pack * grain;
+    mine->least = (uint32_t)(least < finest ? finest : least < coarsest ? least : coarsest);
+    mine->parts = threads;
     p->threads = threads;
-    atomic_store_explicit(&p->range, (uint64_t)pieces << 32, memory_order_relaxed);
-    atomic_store_explicit(&p->status, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->room, threads - 1, memory_order_relaxed);
-    seat->cpu = sched_getcpu();
+    p->job++;
+    p->jobs++;
+    if (part > RLX_SURVEY_NS)
+        looked = rlx_pool_now();
+    /* the caller's part is the first */
+    int64_t own = (pieces + threads - 1) / threads + (pieces < 8 * threads ? 0 : late), mark;
+    own = own < pieces ? own : pieces;
+    mark = (own + 1) / 2;
+    mark = mark > mine->least ? mark : mine->least < own ? mine->least : own;
+    atomic_store_explicit(&mine->range, rlx_units((uint32_t)mark, (uint32_t)own), memory_order_relaxed);
+    atomic_store_explicit(&seat->cpu, cpu, memory_order_relaxed);
     atomic_store_explicit(&seat->working, 1, memory_order_relaxed);
-    uint64_t epoch = (atomic_load_explicit(&p->gate, memory_order_relaxed) >> 16) + 1;
-    atomic_store(&p->gate, epoch << 16 | RLX_OPEN_BIT);
-    rlx_pool_ring(p, threads - 1 - (p->n_workers - atomic_load(&p->sleeping)));
-    rlx_pool_work(p, t, f, &looked);
-    uint64_t gate = atomic_fetch_and_explicit(&p->gate, ~RLX_OPEN_BIT, memory_order_acq_rel);
-    atomic_store(&seat->working, 0);
-    if (gate & RLX_COUNT_MASK)
-        rlx_pool_wait(p);
+    at = own;
+    for (int i = 1; i < threads; i++) {
+        int64_t next = at + (pieces - at) / (threads - i);
+        rlx_pool_tell(p, &p->posts[i], rlx_units((uint32_t)at, (uint32_t)next));
+        at = next;
+    }
+    for (int i = 1; i < threads; i++)
+        if (atomic_load_explicit(&p->seats[i].sleeping, memory_order_relaxed) ||
+            atomic_load_explicit(&p->seats[i].cpu, memory_order_relaxed) == cpu)
+            rlx_pool_wake(p, &p->seats[i], cpu);
+    int status = rlx_pool_chunk(mine, f, 0, (uint32_t)mark);
+    if (status)
+        rlx_pool_stop(p, threads);
+    else {
+        atomic_thread_fence(memory_order_seq_cst);
+        for (int i = 1; i < threads; i++) /* who fell asleep while the post was on its way */
+            if (atomic_load_explicit(&p->seats[i].sleeping, memory_order_relaxed))
+                rlx_pool_wake(p, &p->seats[i], cpu);
+        status = rlx_pool_work(p, 0, mine, f, looked ? &looked : NULL);
+    }
+    atomic_store_explicit(&seat->working, 0, memory_order_relaxed);
+    int alone = 1;
+    for (int i = 1; i < mine->parts; i++) {
+        uint64_t gate = atomic_load_explicit(&p->posts[i].gate, memory_order_acquire);
+        if (gate % RLX_STATES == RLX_OPEN &&
+            atomic_compare_exchange_strong(&p->posts[i].gate, &gate, gate - RLX_OPEN + RLX_CLOSED))
+            continue;
+        alone = 0;
+        if (gate % RLX_STATES == RLX_JOINED)
+            rlx_pool_wait(p, i);
+    }
+    p->helped += !alone;
     rlx_take_mask(seat, -1);
-    return atomic_load(&p->status);
+    if (atomic_load_explicit(&p->failed, memory_order_relaxed)) {
+        /* of several failures the one of the first part is told */
+        atomic_store(&p->failed, 0);
+        for (int i = 1; i < mine->parts && !status; i++)
+            if (atomic_load_explicit(&p->posts[i].gate, memory_order_relaxed) == p->job * RLX_STATES + RLX_DONE &&
+                (status = p->seats[i].status))
+                *f->error = p->seats[i].error;
+    }
+    return status;
 }
 
 /* Run one thunk on `threads` threads, phase by phase. */
@@ -345,6 +378,76 @@ static int rlx_pool_run(const rlx_thunk *t, const rlx_frame *f, int threads) {
             return status;
     }
     return RLX_OK;
+}
+
+/* -- runs -------------------------------------------------------------------- */
+
+static void rlx_pool_after_fork(void) {
+    rlx_pool *p = &rlx_the_pool;
+    pthread_mutex_init(&p->lock, NULL);
+    atomic_store(&p->busy, 0);
+    atomic_store(&p->waiting, 0);
+    atomic_store(&p->failed, 0);
+    for (int i = 0; i <= RLX_MAX_THREADS; i++)
+        atomic_store(&p->posts[i].gate, 0);
+    memset(p->seats, 0, sizeof(p->seats));
+    p->n_workers = 0;
+    rlx_tid = 0;
+}
+
+static void rlx_pool_grow(rlx_pool *p, int n) {
+    pthread_mutex_lock(&p->lock);
+    if (!p->fork_hook) {
+        p->fork_hook = 1;
+        pthread_atfork(NULL, NULL, rlx_pool_after_fork);
+    }
+    if (!p->n_workers && sched_getaffinity(0, sizeof(p->allowed), &p->allowed))
+        CPU_ZERO(&p->allowed);
+    while (p->n_workers < n) {
+        pthread_t thread;
+        pthread_attr_t attr;
+        rlx_seat *seat = &p->seats[p->n_workers + 1];
+        pthread_attr_init(&attr);
+        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+        atomic_store(&seat->cpu, -1);
+        atomic_store(&seat->avoids, -1);
+        int failed = pthread_create(&thread, &attr, rlx_pool_main, (void *)(intptr_t)(p->n_workers + 1));
+        pthread_attr_destroy(&attr);
+        if (failed)
+            break;
+        p->n_workers++;
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Claim the pool for a run on n threads. Returns the threads that the run may
+ * use: 1 when the pool is taken or no worker could be started. */
+static int rlx_pool_enter(int n) {
+    rlx_pool *p = &rlx_the_pool;
+    if (n <= 1)
+        return 1;
+    if (n > RLX_MAX_THREADS)
+        n = RLX_MAX_THREADS;
+    if (atomic_load_explicit(&p->busy, memory_order_relaxed) || atomic_exchange(&p->busy, 1))
+        return 1;
+    if (p->n_workers < n)
+        rlx_pool_grow(p, n);
+    atomic_store_explicit(&p->seats[0].tid, rlx_own_tid(), memory_order_release);
+    p->fp_mode = rlx_fp_get();
+    p->jobs = p->helped = 0;
+    return p->n_workers + 1 < n ? p->n_workers + 1 : n;
+}
+
+/* Returns whether workers took part in most jobs: one that has just been made may wait for its first slice of time. */
+static int rlx_pool_leave(int granted) {
+    rlx_pool *p = &rlx_the_pool;
+    if (granted <= 1)
+        return 0;
+    int helped = 4 * p->helped >= 3 * p->jobs;
+    rlx_settle_mask(&p->seats[0]);
+    atomic_store_explicit(&p->seats[0].tid, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->busy, 0, memory_order_release);
+    return helped;
 }
 
 #endif

@@ -28,6 +28,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "abi.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #define RLX_PAUSE() __builtin_ia32_pause()
@@ -35,15 +36,19 @@
 #define RLX_PAUSE() __asm__ __volatile__("yield")
 #endif
 
-/* What others may know of a thread that takes part in a job. */
+/* What others may know of a thread that takes part in a job: what seldom changes, and lines of its own for what
+ * changes in every job. */
 typedef struct rlx_seat {
-    _Atomic int32_t tid;       /* 0: nobody sits here */
-    _Atomic int32_t working;   /* others wait for it */
+    _Alignas(128) _Atomic int32_t tid; /* 0: nobody sits here */
+    _Atomic uint32_t sleeping; /* 1: until somebody makes it 0 */
+    _Atomic int32_t cpu;       /* where it is, or was last */
+    _Atomic int32_t avoids;    /* the processor that its mask leaves out, or -1 */
     _Atomic int32_t moved;     /* RLX_MOVED: given a processor, must take its mask back */
-    int32_t cpu;               /* where it worked last */
     int64_t used;              /* its CPU time when the caller looked last */
     cpu_set_t mask;            /* what it had, valid while `moved` */
-    char pad[64];
+    _Alignas(128) _Atomic int32_t working; /* others wait for it */
+    int32_t status;            /* of its part of the last job */
+    rlx_error error;
 } rlx_seat;
 
 static inline int64_t rlx_pool_now(void) {
@@ -53,6 +58,15 @@ static inline int64_t rlx_pool_now(void) {
 }
 
 static inline int32_t rlx_gettid(void) { return (int32_t)syscall(SYS_gettid); }
+
+static __thread int32_t rlx_tid;
+
+/* The same without the system in the way; a child of fork() makes `rlx_tid` 0. */
+static inline int32_t rlx_own_tid(void) {
+    if (!rlx_tid)
+        rlx_tid = rlx_gettid();
+    return rlx_tid;
+}
 
 static inline void rlx_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns) {
     struct timespec t = {ns / 1000000000, ns % 1000000000};
@@ -132,17 +146,24 @@ static inline void rlx_settle_mask(rlx_seat *seat) {
     rlx_take_mask(seat, -1);
 }
 
-/* Leave a processor that another participant works on, if there is any other. */
-static inline void rlx_avoid(int cpu) {
-    cpu_set_t mask, others;
-    if (cpu < 0 || sched_getcpu() != cpu || sched_getaffinity(0, sizeof(mask), &mask))
+/* Tell others where this thread is. */
+static inline void rlx_note_cpu(rlx_seat *seat) {
+    int32_t cpu = sched_getcpu();
+    if (atomic_load_explicit(&seat->cpu, memory_order_relaxed) != cpu)
+        atomic_store_explicit(&seat->cpu, cpu, memory_order_relaxed);
+}
+
+/* Keep a worker off a processor, if it may use any other: one that waits there runs elsewhere at once. */
+static inline void rlx_keep_off(rlx_seat *seat, const cpu_set_t *allowed, int cpu) {
+    int32_t tid = atomic_load(&seat->tid), stays = RLX_STAYS;
+    cpu_set_t others = *allowed;
+    if (cpu < 0 || tid == 0 || !atomic_compare_exchange_strong(&seat->moved, &stays, RLX_MOVING))
         return;
-    others = mask;
     CPU_CLR(cpu, &others);
-    if (CPU_COUNT(&others) == 0)
-        return;
-    sched_setaffinity(0, sizeof(others), &others);
-    sched_setaffinity(0, sizeof(mask), &mask);
+    if (CPU_COUNT(&others))
+        sched_setaffinity(tid, sizeof(others), &others);
+    atomic_store(&seat->avoids, cpu);
+    atomic_store(&seat->moved, RLX_STAYS);
 }
 
 #endif
