@@ -13,9 +13,9 @@ from rlx import dtypes as _dtypes
 from rlx import ops
 from rlx.dtypes import DType
 from rlx.errors import ConfigError, RlxError
-from rlx.ir.custom import ONNX_NAMES, CustomOp, Native, type_rule
+from rlx.ir.custom import CustomOp, Native, type_rule
 from rlx.ir.graph import Graph, Value
-from rlx.ir.opdef import ROUNDING, Attr, OpDef, Sample, Tolerance
+from rlx.ir.opdef import ONNX_NAMES, ROUNDING, Attr, OpDef, Sample, Tolerance
 
 TRAITS = ("elementwise", "commutative", "nondeterministic", "stateful")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*\Z")

@@ -101,22 +101,23 @@ def _misfit(cls: Any, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dic
                      f"{', '.join(map(repr, gone))}")
 
 
-def _init_of(cls: Any) -> Any:
-    fields = tuple(cls.__record_fields__.values())
-    names = tuple(f.name for f in fields if f.init)
-    # By the number of arguments: names that may be given as keywords, fields that are set otherwise.
-    keywords = [frozenset(names[n:]) for n in range(len(names) + 1)]
-    others = [tuple(f for f in fields if f.name not in names[:n]) for n in range(len(names) + 1)]
+def _init_of(cls: Any, fields: tuple[Field, ...], names: tuple[str, ...]) -> Any:
+    # By the number of arguments, made when it is first met: names that may be given as keywords, fields set otherwise.
+    plans: dict[int, tuple[frozenset[str], tuple[Field, ...]]] = {}
     ends = hasattr(cls, "__post_init__")
     store = object.__setattr__
 
     def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
         n = len(args)
-        if n > len(names) or (kwargs and not keywords[n].issuperset(kwargs)):
+        plan = plans.get(n)
+        if plan is None:
+            given = names[:n]
+            plan = plans[n] = (frozenset(names[n:]), tuple(f for f in fields if f.name not in given))
+        if n > len(names) or (kwargs and not plan[0].issuperset(kwargs)):
             raise _misfit(cls, names, args, kwargs)
         for name, value in zip(names, args):  # noqa: B905 - the rest comes below
             store(self, name, value)
-        for f in others[n]:
+        for f in plan[1]:
             if f.name in kwargs:
                 store(self, f.name, kwargs[f.name])
             elif f.factory is not _MISSING:
@@ -192,11 +193,12 @@ def record(cls: Any = None, /, *, frozen: bool = False, eq: bool = True, unsafe_
                     else:
                         setattr(cls, name, f.default)
         cls.__record_fields__ = fields
-        setattr(cls, "__match_args__", tuple(n for n, f in fields.items() if f.init))  # noqa: B010 (mypy forbids a plain one)
+        names = tuple([n for n, f in fields.items() if f.init])
+        setattr(cls, "__match_args__", names)  # noqa: B010 (mypy forbids a plain one)
         cls.__dataclass_fields__ = _OnDemand(_dataclass_fields)
         if all(isinstance(vars(base).get("__signature__", _SIGNATURE), _OnDemand) for base in cls.__mro__):
             cls.__signature__ = _SIGNATURE
-        cls.__init__ = _init_of(cls)
+        cls.__init__ = _init_of(cls, tuple(fields.values()), names)
         if repr and "__repr__" not in own:
             cls.__repr__ = _repr
         if eq:

@@ -20,14 +20,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx._kernels import _interp
 from rlx.errors import FormatError, RlxError, file_error
 from rlx.machine import available_cpus
 from rlx.runtime.levels import LEVELS, rows_of
 
-Bytes = npt.NDArray[np.uint8]
+Bytes = np.ndarray[tuple[Any, ...], np.dtype[np.uint8]]
 
 MAGIC = b"RLXAOT\x1a\n"
 VERSION = 1
@@ -61,7 +60,7 @@ def digests(data: Bytes, block: int = BLOCK, level: str | None = None) -> Bytes:
         return result
     address = rows_of(level or _cpu.levels()[-1])[0]["digest.blocks"][0]
 
-    def ints(*values: int) -> npt.NDArray[np.int64]:
+    def ints(*values: int) -> np.ndarray[tuple[Any, ...], np.dtype[np.int64]]:
         return np.array(values, np.int64)
 
     cost = len(data) // 8

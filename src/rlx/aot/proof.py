@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx._kernels._bounds import Rules
 from rlx.aot.tables import Linker, Table, Words
@@ -49,7 +48,7 @@ class Proof:
         most = max((t.threads for t in linker.tables), default=1)
         self._workers = most + (most > 1)
 
-    def prove(self, number: int, weights: Sequence[npt.NDArray[Any] | None] = ()) -> None:
+    def prove(self, number: int, weights: Sequence[np.ndarray[tuple[Any, ...], np.dtype[Any]] | None] = ()) -> None:
         """Prove a program that has been linked, and its bodies.
 
         Parameters
@@ -164,7 +163,7 @@ def _plain(column: Words) -> Words:
     return np.ascontiguousarray(column, np.int64)
 
 
-def writable(table: Table, slot: Words) -> npt.NDArray[np.uint8]:
+def writable(table: Table, slot: Words) -> np.ndarray[tuple[Any, ...], np.dtype[np.uint8]]:
     """Whether slots are memory of the run: scratch and outputs."""
     first = 1 + len(table.inputs)
     return np.asarray((slot == 0) | ((slot >= first) & (slot < first + len(table.outputs))), np.uint8)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx._kernels import _interp
 from rlx._kernels._bounds import Rules
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from rlx.lower.program import Program, Transform
     from rlx.runtime.kernels import KernelTable
 
-Words = npt.NDArray[np.int64]
+Words = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
 
 KINDS = ("scratch", "input", "output", "weight")
 ROLES = ("r", "w", "x")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx import dtypes
 from rlx.errors import ConfigError, RlxError, SizeError
@@ -18,7 +17,7 @@ from rlx.loading import load
 from rlx.options import CompileOptions, machine_bytes
 from rlx.records import record, replace
 
-Array = npt.NDArray[Any]
+Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 
 
 class Declared(Protocol):

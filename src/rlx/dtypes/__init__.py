@@ -4,7 +4,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx.errors import GraphError
 from rlx.records import field, record
@@ -178,6 +177,6 @@ def from_onnx(code: int) -> DType | None:
     return _BY_ONNX.get(code)
 
 
-def of_array(array: npt.NDArray[Any] | np.generic) -> DType:
+def of_array(array: np.ndarray[tuple[Any, ...], np.dtype[Any]] | np.generic) -> DType:
     """Return the DType of a NumPy array or scalar."""
     return as_dtype(array.dtype)

@@ -12,8 +12,6 @@ from rlx.ir.types import TensorType, check_size
 from rlx.records import field, record
 
 Kernel = Callable[..., Any]
-# What files call registered ops: (domain, name) -> rows by first opset.
-ONNX_NAMES: "dict[tuple[str, str], list[tuple[int, CustomOp]]]" = {}
 
 
 @record(frozen=True)

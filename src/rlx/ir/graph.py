@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx import dtypes
 from rlx.dtypes import DType
@@ -21,7 +20,7 @@ from rlx.ir.operators import Operators
 from rlx.ir.traced import trace_of
 from rlx.ir.types import Shape, TensorType, check_size
 
-Array = npt.NDArray[Any]
+Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 
 def _leaf_infer(*types: TensorType, **attrs: Any) -> tuple[TensorType, ...]:
     raise GraphError("leaf: inputs, parameters and constants are made by Graph methods")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx import dtypes
 from rlx.dtypes import DType
@@ -20,10 +19,13 @@ from rlx.ir.types import TensorType
 from rlx.records import field, record
 
 if TYPE_CHECKING:
+    from rlx.ir.custom import CustomOp
     from rlx.ir.graph import Graph
 
-Array = npt.NDArray[Any]
+Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 _REQUIRED: Any = object()
+# What files call registered ops: (domain, name) -> rows by first opset.
+ONNX_NAMES: "dict[tuple[str, str], list[tuple[int, CustomOp]]]" = {}
 
 
 def _as_int(value: Any) -> int:

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 
 class Trace:
@@ -39,7 +38,7 @@ class Trace:
 
     def __init__(self, actual: int, upper: int) -> None:
         self.at = actual - 1
-        self.valid: npt.NDArray[np.bool_] = np.ones(upper, np.bool_)
+        self.valid: np.ndarray[tuple[Any, ...], np.dtype[np.bool_]] = np.ones(upper, np.bool_)
         self.ended = ""
         self.size = Traced(actual, np.arange(1, upper + 1, dtype=np.int64), self)
 
@@ -121,7 +120,7 @@ def _comparison(f: Callable[[Any, Any], Any]) -> Any:
 class _Number:
     """What traced numbers share; see the module."""
 
-    values: npt.NDArray[Any]
+    values: np.ndarray[tuple[Any, ...], np.dtype[Any]]
     trace: Trace
 
     __add__ = _arithmetic(operator.add)
@@ -167,7 +166,7 @@ class TracedFloat(_Number, float):
 
     __hash__ = float.__hash__
 
-    def __new__(cls, value: float, values: npt.NDArray[Any], trace: Trace) -> "TracedFloat":
+    def __new__(cls, value: float, values: np.ndarray[tuple[Any, ...], np.dtype[Any]], trace: Trace) -> "TracedFloat":
         """A number and its values at all extents."""
         self = float.__new__(cls, value)
         self.values, self.trace = values, trace
@@ -187,7 +186,7 @@ class Traced(_Number, int):
     __or__ = _arithmetic(operator.or_)
     __ror__ = _arithmetic(operator.or_, True)
 
-    def __new__(cls, value: int, values: npt.NDArray[Any], trace: Trace) -> "Traced":
+    def __new__(cls, value: int, values: np.ndarray[tuple[Any, ...], np.dtype[Any]], trace: Trace) -> "Traced":
         """A number and its values at all extents."""
         self = int.__new__(cls, value)
         self.values, self.trace = values, trace
@@ -236,7 +235,7 @@ def trace_of(item: Any) -> Trace | None:
     return None
 
 
-def intern(item: Any, table: dict[bytes, npt.NDArray[Any]]) -> None:
+def intern(item: Any, table: dict[bytes, np.ndarray[tuple[Any, ...], np.dtype[Any]]]) -> None:
     """Let equal rows of values be one array; looks into tuples and lists."""
     if isinstance(item, (Traced, TracedFloat)):
         item.values = table.setdefault(item.values.tobytes(), item.values)

@@ -12,7 +12,7 @@ from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.errors import LoweringError
 from rlx.ir.graph import Node, Value
-from rlx.lower import gemm, gemm_half, gemv
+from rlx.lower import gemm, gemv
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.movement import contiguous_strides, strided_copy
 from rlx.lower.program import Arg, EwRef, Operand, Transform
@@ -197,6 +197,8 @@ def _product(
     if stored is not None:
         if not weight:
             raise LoweringError(f"{node.place}: b in {stored} must be a weight, or stored [N, K] for few rows of a")
+        from rlx.lower import gemm_half
+
         plan = gemm_half.plan_matmul(m, n, k, stored=stored, **options)
     else:
         plan = gemm.plan_matmul(m, n, k, dtype=dtype.name, ldb=None if weight else ldb, trans_b=trans_b,
@@ -280,6 +282,8 @@ def _pack(ctx: Context, b: Matrix, dtype: DType, perm: Sequence[int] | None) -> 
     groups = math.prod(b.shape[:-2])
     trans = perm is not None and list(perm) != list(range(len(perm)))
     if dtype.is_stored:
+        from rlx.lower import gemm_half
+
         plan = gemm_half.plan_pack(k, n, trans=trans, groups=groups, stored=dtype.name, level=ctx.isa)
         nbytes = gemm_half.packed_bytes(k, n, dtype.name, ctx.isa)
     else:

@@ -9,9 +9,9 @@ program for all but the smallest.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 # First and last call (inclusive) of a block's life, and its bytes.
 Span = tuple[int, int, int]
@@ -88,7 +88,7 @@ def _gap(near: Sequence[Placed], need: int) -> int:
     return at if best < 0 else best
 
 
-def _gap_among_many(placed: npt.NDArray[np.int64], start: int, stop: int, need: int) -> int:
+def _gap_among_many(placed: np.ndarray[tuple[Any, ...], np.dtype[np.int64]], start: int, stop: int, need: int) -> int:
     """As `_gap`, among the columns that are alive between two calls."""
     alive = placed[:2, (placed[2] <= stop) & (placed[3] >= start)]
     offsets, ends = alive[:, np.argsort(alive[0], kind="stable")]

@@ -4,7 +4,6 @@ from rlx.ir.graph import Node
 from rlx.ir.types import normal_axes
 from rlx.lower.context import Context, lowering, shape_of, size_of
 from rlx.lower.index import split_axis
-from rlx.lower.reduce import reduction_layout
 
 
 @lowering("softmax", "log_softmax")
@@ -26,6 +25,8 @@ def lower_log_sum_exp(ctx: Context, node: Node) -> None:
     if size_of(out) == 0:
         ctx.result(out)
         return
+    from rlx.lower.reduce import reduction_layout
+
     axes = normal_axes(node.attrs["axes"], x.rank, node.op.name)
     source, (outer, n, inner) = reduction_layout(ctx, x, axes, most=3)
     ctx.call(f"log_sum_exp.{x.dtype}", [ctx.read(source, size_of(x) * x.dtype.itemsize), ctx.write(out)],

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx.errors import FormatError
 from rlx.records import record
@@ -15,8 +14,8 @@ _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BR
           "BRANCH_MEMBER", "LEAF")
 _LEQ, _LT, _GTE, _GT, _EQ, _NEQ, _MEMBER, _LEAF = range(8)
 
-Ints = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]
+Ints = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
+Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 
 
 @record(eq=False)

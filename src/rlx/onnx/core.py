@@ -23,6 +23,7 @@ from rlx.runtime.verbose import tell
 from rlx.runtime.weights import WeightStore
 
 if TYPE_CHECKING:
+    from rlx.onnx.declared import Declared
     from rlx.onnx.sized import Sized
     from rlx.onnx.tensors import TensorReader
 
@@ -83,23 +84,34 @@ class Core(Plans):
         self.outer = outer
         self.frames = tuple(frames)
         self.declare = declare
-        self.sized: Sized | None = None  # of a main graph: programs by the sizes of its inputs
+        self.declared: Mapping[str, Declared] | None = None  # inputs of a main graph
+        self.followed: Sized | None = None  # as `sized`, once it has been made
         self.dump = dump
 
     def twin(self) -> "Core":
         """Plans of the same graph for another model, which runs at the same time."""
         rng = _interp.RunState(self.rng.seed, self.rng.counter, self.rng.backend)
         other = self._twin(rng)
-        if self.sized is not None:
-            other.sized = self.sized.twin(other)
+        other.declared = self.declared
         return other
 
     def _twin(self, rng: _interp.RunState) -> "Core":
         return Core(self.model, self.block, self.inputs, self.outer, self.frames, declare=self.declare, rng=rng)
 
+    @property
+    def sized(self) -> "Sized | None":
+        """Of a main graph: programs by the sizes of its inputs."""
+        if self.followed is None and self.declared is not None:
+            from rlx.onnx.sized import Sized
+
+            with self.model.lock:
+                if self.followed is None:
+                    self.followed = Sized(self, self.declared, self.model.options.extents)
+        return self.followed
+
     def foreign(self) -> list[str]:
         """As of plans, and why sizes are not followed."""
-        reason = "" if self.sized is None else self.sized.reason
+        reason = "" if self.followed is None else self.followed.reason
         return super().foreign() + ([f"sizes are not followed: {reason}"] if reason else [])
 
     def weights(self, table: Any) -> WeightStore:
@@ -157,20 +169,20 @@ class Core(Plans):
 
     def _at_sizes(self, root: Step, values: list[Any]) -> Step | None:
         """The plan of a program that follows sizes; None if there is none."""
-        if self.sized is None:
+        if not self.model.options.extents or (sized := self.sized) is None:
             return None
         given = {n: v for n, v in zip(self.inputs, values, strict=False) if v is not ABSENT}
         if not all(isinstance(v, np.ndarray) for v in given.values()):
             return None
         shapes = {n: v.shape for n, v in given.items()}
-        variant = self.sized.variant(shapes, {}, 0)
+        variant = sized.variant(shapes, {}, 0)
         if variant is None:
             return None
         places, first = {n: i for i, n in enumerate(self.inputs)}, len(self.inputs)
         program = variant.compiled.program
         step = Segment(variant, [(p.name, (places[p.name], None)) for p in program.inputs], first,
                        self.model.options.poison)
-        step.direct, step.again = True, functools.partial(self.sized.ordinary, shapes)
+        step.direct, step.again = True, functools.partial(sized.ordinary, shapes)
         results = range(first, first + len(program.outputs))
         step.add(None, Finish([Slot(i, "", None, None) for i in results], set(results)))
         root.add(None, step)

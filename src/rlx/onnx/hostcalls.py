@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx import dtypes
 from rlx._kernels import _text
@@ -16,7 +15,7 @@ from rlx.dtypes import DType
 from rlx.errors import FormatError
 from rlx.onnx.steps import Maps
 
-Array = npt.NDArray[Any]
+Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 Factory = Callable[..., Callable[..., Any]]
 HOST: dict[str, Factory] = {}
 

@@ -12,10 +12,8 @@ from rlx.onnx import registry
 from rlx.onnx.block import Block, Reader, domain_of
 from rlx.onnx.core import Core, Shared
 from rlx.onnx.declared import Declared
-from rlx.onnx.functions import has_definition, in_reference
 from rlx.onnx.messages import File, Type, read_file
 from rlx.onnx.planned import PlannedModel
-from rlx.onnx.sized import Sized
 from rlx.onnx.tensors import TensorReader, type_name
 from rlx.options import CompileOptions, default_threads
 from rlx.records import replace
@@ -75,7 +73,11 @@ class Model(PlannedModel):
         )
         core = self._core
         assert isinstance(core, Core)
-        core.sized = Sized(core, inputs, options.extents)
+        core.declared = inputs
+        if options.extents:  # names that are no sizes of the file are refused here
+            from rlx.onnx.sized import Sized
+
+            core.followed = Sized(core, inputs, options.extents)
 
     def clone(self) -> "Model":
         """An independent model that shares weights, and nothing else; handles are forked."""
@@ -113,6 +115,8 @@ def check_supported(block: Block, functions: Mapping[tuple[str, str, str], Block
                 continue
             if registry.find(node.domain, node.op, node.version) is not None:
                 continue
+            from rlx.onnx.functions import has_definition, in_reference
+
             if not (has_definition(node) or in_reference(node)):
                 bad.append(f"  {node.place}: domain {node.domain or 'ai.onnx'!r}, opset {node.version}")
     if bad:

@@ -9,12 +9,10 @@ from rlx import dtypes, ops
 from rlx.dtypes import DType
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
-from rlx.lower.trees import from_tree_attributes, from_tree_ensemble
 from rlx.onnx import hostcalls
 from rlx.onnx.context import NodeContext, dim, dtypes_of
 from rlx.onnx.registry import onnx_op
 from rlx.onnx.tensors import Array
-from rlx.ops.trees import tree_scores
 
 ML = "ai.onnx.ml"
 
@@ -85,11 +83,19 @@ def _transformed(n: NodeContext, scores: Value) -> Any:
 # -- trees ---------------------------------------------------------------------------------
 
 
+def _tree_scores(n: NodeContext, x: Value, new: bool = False) -> Any:
+    """Scores and best places of the trees of a node; `new` are attributes of version 5."""
+    from rlx.lower.trees import from_tree_attributes, from_tree_ensemble
+    from rlx.ops.trees import tree_scores
+
+    made = (from_tree_ensemble if new else from_tree_attributes)(plain_attributes(n), dim(x, 1), x.dtype.numpy.type)
+    return tree_scores(x, made)
+
+
 @onnx_op("TreeEnsembleClassifier", domain=ML)
 def _tree_classifier(n: NodeContext) -> Any:
     x = rows_of(float_input(n.x(0)))
-    made = from_tree_attributes(plain_attributes(n), dim(x, 1), x.dtype.numpy.type)
-    scores, index = tree_scores(x, made)
+    scores, index = _tree_scores(n, x)
     if scores.dtype != dtypes.f32:
         scores = ops.cast(scores, dtype=dtypes.f32)
     return classified(n, index, label_names(n), scores)
@@ -98,15 +104,14 @@ def _tree_classifier(n: NodeContext) -> Any:
 @onnx_op("TreeEnsembleRegressor", domain=ML)
 def _tree_regressor(n: NodeContext) -> Any:
     x = rows_of(float_input(n.x(0)))
-    scores, _ = tree_scores(x, from_tree_attributes(plain_attributes(n), dim(x, 1), x.dtype.numpy.type))
+    scores, _ = _tree_scores(n, x)
     return scores if scores.dtype == dtypes.f32 else ops.cast(scores, dtype=dtypes.f32)
 
 
 @onnx_op("TreeEnsemble", domain=ML, since=5)
 def _tree_ensemble(n: NodeContext) -> Any:
     x = rows_of(n.x(0))
-    scores, _ = tree_scores(x, from_tree_ensemble(plain_attributes(n), dim(x, 1), x.dtype.numpy.type))
-    return scores
+    return _tree_scores(n, x, new=True)[0]
 
 
 def plain_attributes(n: NodeContext) -> dict[str, Any]:

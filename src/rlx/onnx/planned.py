@@ -95,7 +95,7 @@ class PlannedModel(Reported):
         shared = getattr(self._core, "model", None)
         if shared is not None:
             shared.lock = threading.RLock()
-        for part in (getattr(self._core, "sized", None), self._cache_runs):
+        for part in (getattr(self._core, "followed", None), self._cache_runs):
             if part is not None:
                 part.after_fork()
         for variant in self._programs():
@@ -469,8 +469,8 @@ class PlannedModel(Reported):
     # -- life cycle ------------------------------------------------------------------------
 
     def _programs(self) -> "list[Variant]":
-        sized = getattr(self._core, "sized", None)
-        found = [s.variant for s in self._core.segments()] + ([] if sized is None else sized.programs())
+        followed = getattr(self._core, "followed", None)
+        found = [s.variant for s in self._core.segments()] + ([] if followed is None else followed.programs())
         return list({id(v): v for v in found}.values())
 
     def _what(self) -> str:

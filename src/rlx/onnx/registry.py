@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from rlx.ir.custom import ONNX_NAMES
+from rlx.ir.opdef import ONNX_NAMES
 from rlx.onnx._index import INDEX
 from rlx.tables import Table
 

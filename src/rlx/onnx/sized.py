@@ -191,10 +191,6 @@ class Sized:
         if strange:
             raise ConfigError(f"CompileOptions.extents: sizes of the file are {sorted(known)}, got {strange}")
 
-    def twin(self, core: "Core") -> "Sized":
-        """Of the same file for another model; nothing is compiled yet."""
-        return Sized(core, self.inputs, self.upper)
-
     def after_fork(self) -> None:
         """In a child: a thread that held a lock does not exist here."""
         self._families.after_fork()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx import dtypes
 from rlx.records import record
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from rlx.ir.types import TensorType
     from rlx.runtime.variant import Variant
 
-Array = npt.NDArray[Any]
+Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 
 # Outcomes kept per step; the one not used for longest goes first.
 MAX_CHILDREN = 32

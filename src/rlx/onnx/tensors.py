@@ -5,14 +5,13 @@ import os
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx import dtypes
 from rlx.errors import FileError, FormatError, MissingFileError, file_error
 from rlx.onnx.elements import HOST_TYPES, STRING, numpy_type
 from rlx.onnx.messages import Tensor
 
-Array = npt.NDArray[Any]
+Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 
 # Code of data that lies in a file beside.
 _EXTERNAL = 1

@@ -21,7 +21,6 @@ from rlx.ir.types import TensorType
 from rlx.onnx import registry
 from rlx.onnx.block import Block, NodeDef
 from rlx.onnx.context import NodeContext
-from rlx.onnx.functions import definition
 from rlx.onnx.scope import Frame, NotStaticError, Scope
 from rlx.onnx.steps import (
     Finish,
@@ -498,6 +497,8 @@ class Tracer:
                 scope.items[name] = self.item(result)
 
     def _defined(self, node: NodeDef, scope: Scope) -> Any:
+        from rlx.onnx.functions import definition
+
         context = NodeContext(self, node, scope)
         block = definition(node, context.attributes(), context.items(), self.model.opset)
         if block is None:

@@ -9,7 +9,6 @@ from rlx.errors import RlxError
 from rlx.ir.graph import CONSTANT, INPUT, Graph, Node, Value
 from rlx.ir.opdef import Array, OpDef
 from rlx.ir.traced import Trace, Traced, trace_of
-from rlx.reference import evaluate_op
 
 # Integer and bool results up to this many elements are computed while importing.
 FOLD_ELEMENTS = 4096
@@ -238,6 +237,8 @@ class TraceGraph(Graph):
                *(None if c is None else c[1].tobytes() for c in columns))
         found = self._folds.get(key)
         if found is None:
+            from rlx.reference import evaluate_op
+
             found = []
             for e in range(len(self.trace.valid)):
                 arrays = [None if v is None else v.array if c is None or v.array is None
@@ -268,6 +269,8 @@ class TraceGraph(Graph):
         for t in types:
             if t.dtype.is_float or t.dtype.is_complex or not isinstance(t.size, int) or t.size > FOLD_ELEMENTS:
                 return None
+        from rlx.reference import evaluate_op
+
         try:
             arrays = evaluate_op(op, [None if v is None else v.array for v in inputs], attrs)
         except (RlxError, ArithmeticError, ValueError, IndexError):
@@ -298,6 +301,8 @@ class TraceGraph(Graph):
 
     def evaluate(self, value: Value, given: Mapping[Value, Array]) -> Array:
         """The value by the definitions of the ops, from given inputs."""
+        from rlx.reference import evaluate_op
+
         known: dict[Value, Array] = dict(given)
         for node in ancestors([value]):
             out = node.outputs[0]

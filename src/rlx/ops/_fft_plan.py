@@ -4,12 +4,11 @@ import functools
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rlx.errors import SizeError
 from rlx.records import record
 
-Array = npt.NDArray[Any]
+Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 
 LARGEST = 2**28  # points; the tables take several times that
 GROUP = 16  # rows of a work item

@@ -11,7 +11,6 @@ import numpy as np
 from rlx.dtypes import f32, i8, u8
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array
-from rlx.ops.nbits import pack
 from rlx.passes.cleanup import prune
 from rlx.passes.stored import swaps_last
 from rlx.records import record
@@ -40,6 +39,8 @@ def keep_codes(graph: Graph) -> Graph:
     found = {id(n): w for n in products if (w := _of(n, known)) is not None}
     if not found:
         return graph
+    from rlx.ops.nbits import pack
+
     rewriter = Rewriter(graph)
     constants: dict[int, list[Value | None]] = {}
     for node in graph.nodes:

@@ -21,7 +21,6 @@ from rlx.ir.dims import AnyDim, Dim
 from rlx.ir.graph import Value, clean_bools
 from rlx.ir.opdef import Array
 from rlx.lower.program import NodeInfo, Port
-from rlx.runtime.interchange import foreign, from_dlpack, writeable
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
@@ -142,6 +141,8 @@ class Helper:
             raise BindingTypeError(f"out: must be a mapping of names or a sequence of arrays, got {type(out).__name__}")
         if array is None:
             return None
+        from rlx.runtime.interchange import writeable
+
         what = f"out[{port.name!r}]"
         array = writeable(array, what)
         if array.dtype != port.dtype.numpy:
@@ -197,6 +198,8 @@ def shape_of(value: Any, what: str) -> tuple[int, ...]:
     try:
         if hasattr(value, "shape"):
             return tuple(np.shape(value))
+        from rlx.runtime.interchange import from_dlpack
+
         array = from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
     except RlxError:
         raise
@@ -241,6 +244,8 @@ def fit(value: Any, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
     numbers take the declared one when no value is lost in kind. See `foreign` for what is an array.
     """
     if not isinstance(value, (np.ndarray, np.generic)):
+        from rlx.runtime.interchange import foreign
+
         value = foreign(value, dtype, what)
     array = np.asarray(value)
     if array.dtype.newbyteorder("=") != dtype.numpy:
@@ -280,6 +285,8 @@ def from_bytes(data: Any, dtype: DType, value: Value, what: str) -> Array:
     if dtype != value.dtype:
         raise BindingTypeError(f"{what}: dtype must be {value.dtype}, got {dtype}")
     if isinstance(data, np.ndarray) or hasattr(data, "__dlpack__"):
+        from rlx.runtime.interchange import foreign
+
         return foreign(data, dtype, what)
     try:
         raw = memoryview(data).cast("B")
