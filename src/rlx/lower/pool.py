@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from rlx.dtypes import f32
 from rlx.ir.graph import Node, Value
 from rlx.lower.context import Context, lowering, shape_of, size_of
 from rlx.ops.pool import pool_geometry
@@ -22,9 +23,13 @@ def _geometry(node: Node, layout: str) -> tuple[dict[str, Any], tuple[int, ...],
     return attrs, places, g.pads[n:]
 
 
-def _cost(node: Node) -> float:
+_LANES = 16  # the most planes that are pooled at a time
+_LONGEST_ROW = 64  # of such planes, PLANE_WIDTH
+
+
+def _cost(node: Node, *, in_lanes: bool = False) -> float:
     taps = math.prod(node.attrs["kernel"])
-    last = 0.45 if node.attrs.get("layout") == "nhwc" else 1.0  # whole registers of channels
+    last = 0.45 if in_lanes or node.attrs.get("layout") == "nhwc" else 1.0  # whole registers of channels
     return float(20 + size_of(node.outputs[0]) * (taps * 0.15 + 0.5) * last)
 
 
@@ -41,18 +46,23 @@ def lower_pool(ctx: Context, node: Node) -> None:
         attrs |= {"end": after, "include_pad": node.attrs["count_include_pad"]}
     elif kind == "lp":
         attrs["p"] = node.attrs["p"]
+    in_lanes, rows = False, math.prod(places[:-1])
     if layout == "nchw":
-        extent, suffix, run = shape[0] * shape[1] * math.prod(places[:-1]), "first", places[-1]
+        extent, suffix, run = shape[0] * shape[1] * rows, "first", places[-1]
+        in_lanes = x.dtype == f32 and kind != "lp" and shape[-1] <= _LONGEST_ROW and size_of(out) > 0
     else:
-        extent, suffix, run = shape[0] * math.prod(places), "last", shape[-1]
+        extent, suffix, run = shape[0] * rows * places[-1], "last", shape[-1]
         attrs["channels"] = shape[-1]
     if size_of(out) == 0:
         extent = 0
     elif kind == "max" and layout == "nhwc" and _is_separable(node.attrs["kernel"]):
         _separated(ctx, x, out, attrs)
         return
+    grain = max(1, 4096 // max(run, 1))
+    if in_lanes:
+        grain = -(-grain // (rows * _LANES)) * rows * _LANES
     ctx.call(f"pool_{kind}.{x.dtype}@{suffix}", [ctx.read(x), ctx.write(out)], attrs, extent=extent,
-             grain=max(1, 4096 // max(run, 1)), cost=_cost(node) * (10 if kind == "lp" else 1))
+             grain=grain, cost=_cost(node, in_lanes=in_lanes) * (10 if kind == "lp" else 1))
 
 
 def _is_separable(kernel: Sequence[int]) -> bool:
