@@ -1,4 +1,4 @@
-"""rlx against ONNX Runtime, OpenVINO and PyTorch (eager and inductor) over a grid of real shapes.
+"""rlx against ONNX Runtime, OpenVINO, PyTorch (eager and inductor), NumPy and SciPy over a grid of real shapes.
 
 All calls of a cell run by turns in one process; medians are compared. `best / rlx` is the
 time of the fastest peer over that of rlx: above 1, rlx is faster. A peer that is not installed, refuses a
@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from grid_cells import CELLS, Cell
+from grid_data import DATA_CELLS
 from grid_peers import PEERS, Call, Made, run_rlx
 
 from rlx.runtime.report import table_text
@@ -103,14 +104,15 @@ def summary(rows: Sequence[dict[str, Any]], peers: Sequence[str]) -> dict[str, A
 
 def chosen(args: argparse.Namespace) -> list[Cell]:
     """The cells that the command line names."""
-    return [c for c in CELLS if (not args.family or c.family in args.family)
+    return [c for c in (*CELLS, *DATA_CELLS) if (not args.family or c.family in args.family)
             and (not args.only or any(text in c.title for text in args.only))]
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--family", nargs="*", choices=sorted({c.family for c in CELLS}), help="families of cells")
+    parser.add_argument("--family", nargs="*", choices=sorted({c.family for c in (*CELLS, *DATA_CELLS)}),
+                        help="families of cells")
     parser.add_argument("--only", nargs="*", help="cells whose title contains one of these texts")
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--threads", type=int, default=1)

@@ -9,31 +9,40 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import rlx
 from rlx import ops
 
 Array = npt.NDArray[Any]
 
 
-@functools.lru_cache(maxsize=16)
-def values(shape: tuple[int, ...], scale: float, seed: int) -> Array:
-    """Reproducible f32 around 0. The last ones are kept, so that all runners of a cell read the same memory."""
-    array = np.random.default_rng(seed).standard_normal(shape, np.float32)
-    array *= np.float32(scale)
-    return array
-
-
 @dataclass(frozen=True)
-class Normal:
-    """An array to be made: normal values of one scale."""
+class Given:
+    """An array to be made: normal values of one scale, or whole numbers below it if the type has no others."""
 
     shape: tuple[int, ...]
     scale: float
     seed: int
+    dtype: str = "f32"
 
 
-def normal(*shape: int, scale: float = 1.0, seed: int = 0) -> Normal:
+@functools.lru_cache(maxsize=16)
+def values(given: Given) -> Array:
+    """Reproducible numbers. The last ones are kept, so that all runners of a cell read the same memory."""
+    rng, dtype = np.random.default_rng(given.seed), rlx.dtypes.as_dtype(given.dtype).numpy
+    if dtype.kind in "iu":
+        return rng.integers(0, int(given.scale), given.shape).astype(dtype)
+    array = rng.standard_normal(given.shape, np.float32) * np.float32(given.scale)
+    return array.astype(dtype)
+
+
+def normal(*shape: int, scale: float = 1.0, seed: int = 0, dtype: str = "f32") -> Given:
     """What an input or weight holds."""
-    return Normal(shape, scale, seed)
+    return Given(shape, scale, seed, dtype)
+
+
+def whole(*shape: int, below: int, seed: int = 0, dtype: str = "i64") -> Given:
+    """Whole numbers from 0."""
+    return Given(shape, below, seed, dtype)
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Cell:
     Attributes
     ----------
     family, name : str
-    inputs, weights : dict of name to Normal
+    inputs, weights : dict of name to Given
         What is given anew in every run, and what is constant.
     rlx : callable
         Value of the result from one `rlx` value per input and weight, by name.
@@ -53,16 +62,19 @@ class Cell:
         Graph bodies in the textual syntax of ONNX that assign `y`; the fastest counts.
     opset : int
         Version of the ONNX operators.
+    numpy : callable, optional
+        The same by NumPy or SciPy from one array per input and weight.
     """
 
     family: str
     name: str
-    inputs: Mapping[str, Normal]
-    weights: Mapping[str, Normal]
+    inputs: Mapping[str, Given]
+    weights: Mapping[str, Given]
     rlx: Callable[..., Any]
     torch: Callable[..., Any]
     onnx: tuple[str, ...]
     opset: int = 20
+    numpy: Callable[..., Any] | None = None
 
     @property
     def title(self) -> str:
@@ -71,11 +83,11 @@ class Cell:
 
     def feeds(self) -> dict[str, Array]:
         """Arrays of the inputs."""
-        return {n: values(a.shape, a.scale, a.seed) for n, a in self.inputs.items()}
+        return {n: values(a) for n, a in self.inputs.items()}
 
     def constants(self) -> dict[str, Array]:
         """Arrays of the weights."""
-        return {n: values(a.shape, a.scale, a.seed) for n, a in self.weights.items()}
+        return {n: values(a) for n, a in self.weights.items()}
 
 
 # -- products ---------------------------------------------------------------------------

@@ -17,7 +17,7 @@ Made = tuple[Call, Callable[[Any], Array]]  # a run, and its result as an array
 def graph(cell: Cell) -> rlx.Graph:
     """The cell for rlx; weights are constants."""
     g = rlx.Graph("cell")
-    values = {n: g.input(n, a.shape, rlx.f32) for n, a in cell.inputs.items()}
+    values = {n: g.input(n, a.shape, a.dtype) for n, a in cell.inputs.items()}
     values |= {n: g.constant(a) for n, a in cell.constants().items()}
     g.output("y", cell.rlx(**values))
     return g
@@ -25,12 +25,16 @@ def graph(cell: Cell) -> rlx.Graph:
 
 def onnx_model(cell: Cell, body: str) -> bytes:
     """A file with the inputs and weights of a cell around a graph body."""
-    from onnx import numpy_helper, parser
+    from onnx import TensorProto, numpy_helper, parser
 
-    result = ",".join(map(str, graph(cell).outputs["y"].shape))
-    ports = ", ".join(f"float[{','.join(map(str, a.shape))}] {n}" for n, a in cell.inputs.items())
+    def port(name: str, dtype: Any, shape: Any) -> str:
+        kind = TensorProto.DataType.Name(rlx.dtypes.as_dtype(dtype).onnx).lower()
+        return f"{kind}[{','.join(map(str, shape))}] {name}"
+
+    y = graph(cell).outputs["y"]
+    ports = ", ".join(port(n, a.dtype, a.shape) for n, a in cell.inputs.items())
     model = parser.parse_model(f'<ir_version: 10, opset_import: ["": {cell.opset}, "com.microsoft": 1]> '
-                               f"cell ({ports}) => (float[{result}] y) {{ {body} }}")
+                               f"cell ({ports}) => ({port('y', y.dtype, y.shape)}) {{ {body} }}")
     model.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in cell.constants().items())
     return bytes(model.SerializeToString())
 
@@ -158,9 +162,18 @@ def run_inductor(cell: Cell, threads: int) -> list[Made]:
     return made
 
 
+def run_numpy(cell: Cell, threads: int) -> list[Made]:
+    """NumPy or SciPy, where they have the computation."""
+    if cell.numpy is None:
+        raise NotImplementedError("not written")
+    function, arrays = cell.numpy, cell.feeds() | cell.constants()
+    return [(lambda: function(**arrays), np.asarray)]
+
+
 PEERS: dict[str, Callable[[Cell, int], list[Made]]] = {
     "onnxruntime": run_onnxruntime,
     "openvino": run_openvino,
     "torch": run_torch,
     "inductor": run_inductor,
+    "numpy": run_numpy,
 }

@@ -12,16 +12,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import bench_grid
 import grid_peers
 from grid_cells import CELLS
+from grid_data import DATA_CELLS
 
 from rlx.reference import evaluate
 
-SMALL = [c for c in CELLS if sum(np.prod(a.shape) for a in (*c.inputs.values(), *c.weights.values())) < 150_000]
+ALL = (*CELLS, *DATA_CELLS)
+SMALL = [c for c in ALL if sum(np.prod(a.shape) for a in (*c.inputs.values(), *c.weights.values())) < 150_000
+         and "resize" not in c.name]
 
 
 def test_titles_are_unique_and_every_family_of_the_goal_is_there() -> None:
-    titles = [c.title for c in CELLS]
+    titles = [c.title for c in ALL]
     assert len(set(titles)) == len(titles)
     assert {c.family for c in CELLS} == {"gemm", "gemv", "conv", "pool", "attention", "softmax", "norm", "elementwise"}
+    assert {c.family for c in DATA_CELLS} == {"reduce", "move", "order", "index", "fft", "convert", "recurrent"}
 
 
 @pytest.mark.parametrize("cell", SMALL, ids=lambda c: c.title)

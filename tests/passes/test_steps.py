@@ -7,6 +7,7 @@ import pytest
 
 import rlx
 from rlx import ops
+from rlx.lower import region
 
 ODD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-42, 3e38, -1.5]
 NAMES = ("add", "sub", "mul")
@@ -92,3 +93,48 @@ def test_limits_are_clips(limits: tuple[float, float], dtype: str) -> None:
 def test_max_with_nan_stays_a_max() -> None:
     exe = same(lambda v: ops.max(v, np.float32(np.nan)), [data(99, "f4", 6)])
     assert exe.explain().kernels == {"region.ew": 1}
+
+
+FUNCTIONS = ("exp", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("before", ["add", "mul", None])
+@pytest.mark.parametrize("after", ["add", "mul", None])
+def test_a_function_and_what_stands_beside_it_are_one_step_and_round_apart(
+    function, before, after, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def noted(node, firsts):
+        made.append(step(node, firsts)[0])
+        return step(node, firsts)
+
+    step = region._step
+    monkeypatch.setattr(region, "_step", noted)
+    x, y, z = (data(1003, "f4", i) for i in range(3))
+
+    def net(x, y, z):
+        v = getattr(ops, before)(x, y) if before else x
+        v = getattr(ops, function)(v)
+        return getattr(ops, after)(z, v) if after else v
+
+    same(net, [x, y, z])
+    if before or after:
+        assert "_".join(part for part in (before, function, after) if part) + ".f32" in made
+
+
+def test_functions_take_sums_that_are_not_pairs_themselves() -> None:
+    arrays = [data(777, "f4", i) for i in range(3)]
+    same(lambda x, y, z: ops.tanh(x * y + z) * z + x, arrays)
+    same(lambda x, y, z: ops.silu(x + y) * ops.sigmoid(x + y) + z, arrays)
+    same(lambda x, y, z: ops.exp(x * x) * ops.exp(x * x), arrays)
+
+
+def test_gelu_far_below_zero_does_not_depend_on_its_neighbours() -> None:
+    x = np.linspace(-9, 9, 4096, dtype=np.float32)
+    (whole,) = run(lambda v: ops.gelu(v), [x])[1]
+    for stretch in (x[::7], x[x > -5], x[x < -6], np.float32([-6, 1, -5.9999995, -6.0000005])):
+        (got,) = run(lambda v: ops.gelu(v), [np.ascontiguousarray(stretch)])[1]
+        near = np.isin(stretch, x)
+        np.testing.assert_array_equal(got[near], whole[np.isin(x, stretch[near])])

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlx import dtypes
 from rlx.errors import LoweringError
@@ -14,14 +14,17 @@ from rlx.records import record
 FULL, SCALAR, PERIODIC, STRIDED, TEMP, OUT = range(6)
 L1_BUDGET = 24 * 1024
 MAX_REGS = 64
-# Nanoseconds an element: steps that take less wait for the memory of their results, unless it is fetched ahead.
-WAITS_FOR_RESULTS = 1.0
+# Nanoseconds an element: a function, beside which what the processor fetches by itself is enough.
+FUNCTION = 0.5
 
 # Ops whose micro-kernel has another name or operand than <op>.<dtype of a>.
 _LOGICAL = {"logical_and": "and.bool", "logical_or": "or.bool", "logical_xor": "xor.bool",
             "logical_not": "not.bool"}
 # Two of these in a row are one step: _kernels/isa/ew_pairs.c.
 _PAIRED = ("add", "sub", "mul")
+# So are these f32 functions with the sum or product before and after them: _kernels/isa/ew_around.c.
+_FUNCTIONS = ("exp", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh")
+_AROUND = ("add", "mul")
 # On integers these change nothing.
 INTEGER_IDENTITY = {"floor", "ceil", "round", "trunc"}
 
@@ -47,7 +50,7 @@ def weight_of_op(name: str) -> float:
     """Rough nanoseconds per element of a micro-kernel, for the cost estimate."""
     cheap = ("add", "sub", "mul", "max", "min", "neg", "abs", "relu", "where", "cast", "clip", "eq", "ne",
              "lt", "le", "gt", "ge", "logical", "bit", "square", "sqrt", "recip", "div", "floor", "round")
-    return 0.06 if name.startswith(cheap) else 0.5
+    return 0.06 if name.startswith(cheap) else FUNCTION
 
 
 @record(eq=False)
@@ -180,10 +183,10 @@ def lower_region(
     if len(dims) > 32 and strided:
         raise LoweringError(f"region: at most 32 axes of more than one index can be walked, got {len(dims)}")
     words: list[AttrItem] = []
-    weight = sum(weight_of_op(n.op.name) for n in nodes)
+    weights = [weight_of_op(n.op.name) for n in nodes]
+    weight, waits = sum(weights), max(weights) < FUNCTION
     for reg in regs:
-        ahead = reg.kind == FULL or (reg.kind == OUT and weight < WAITS_FOR_RESULTS)
-        words += [reg.kind, reg.itemsize, reg.arg, reg.block, reg.extra, int(ahead)]
+        words += [reg.kind, reg.itemsize, reg.arg, reg.block, reg.extra, int(waits and reg.kind in (FULL, OUT))]
     if work:
         args.append(ctx.work(work))
         work = -(-work // 64) * 64
@@ -204,26 +207,15 @@ def _steps(
     """Steps of the nodes; temporaries are reused after their last reader."""
     last: dict[Value, int] = {}
     leaving = {id(v) for v in results}
-    firsts = _pairs(nodes, leaving)
-    for i, node in enumerate(nodes):
-        for v in node.inputs:
-            if v is not None:
-                last[v] = i
-                if v in firsts:
-                    last |= {operand: i for operand in firsts[v].inputs if operand is not None}
+    firsts = _joined(nodes, leaving)
     free: dict[int, list[int]] = {}
     steps: list[AttrItem] = []
     params: list[AttrItem] = []
-    for i, node in enumerate(nodes):
+    made = [(node, *_step(node, firsts)) for node in nodes if node.outputs[0] not in firsts]
+    for i, (_, _, read) in enumerate(made):
+        last |= dict.fromkeys(read, i)
+    for i, (node, kernel, read) in enumerate(made):
         out = node.outputs[0]
-        if out in firsts:
-            continue
-        kernel, read = micro_kernel(node), [v for v in node.inputs if v is not None]
-        first = next((v for v in read if v in firsts), None)
-        if first is not None:
-            second = f"r{node.op.name}" if read[0] is not first and node.op.name == "sub" else node.op.name
-            kernel = f"{firsts[first].op.name}_{second}.{out.dtype.name}"
-            read = [*(v for v in firsts[first].inputs if v is not None), *(v for v in read if v is not first)]
         operands = [at[v] for v in read]
         for v in {id(v): v for v in read}.values():
             reg = regs[at[v]]
@@ -242,20 +234,38 @@ def _steps(
     return steps, params
 
 
-def _pairs(nodes: Sequence[Node], leaving: set[int]) -> dict[Value, Node]:
-    """Results that one sum, difference or product alone reads, once: it runs as one step with their node."""
+def _step(node: Node, firsts: Mapping[Value, Node]) -> tuple[str, list[Value]]:
+    """Micro-kernel and operands of a node and what runs in one step with it."""
+    read = [v for v in node.inputs if v is not None]
+    first = next((v for v in read if v in firsts), None)
+    if first is None:
+        return micro_kernel(node), read
+    name, operands = _step(firsts[first], firsts)
+    second = f"r{node.op.name}" if read[0] is not first and node.op.name == "sub" else node.op.name
+    return (f"{name.partition('.')[0]}_{second}.{node.outputs[0].dtype.name}",
+            [*operands, *(v for v in read if v is not first)])
+
+
+def _joined(nodes: Sequence[Node], leaving: set[int]) -> dict[Value, Node]:
+    """Results that one node alone reads, in one step: two arithmetic nodes, or a function and those beside it."""
     reads = Counter(id(v) for n in nodes for v in n.inputs if v is not None)
+    inside = set(nodes)
     found: dict[Value, Node] = {}
+
+    def alone(v: Value | None) -> bool:
+        return v is not None and reads[id(v)] == 1 and id(v) not in leaving and v.node in inside
+
     for node in nodes:
-        if node.op.name not in _PAIRED or node.outputs[0].dtype not in (dtypes.f32, dtypes.f64):
+        dtype, name = node.outputs[0].dtype, node.op.name
+        if dtype not in (dtypes.f32, dtypes.f64) or name not in (*_PAIRED, *_FUNCTIONS):
             continue
-        for v in node.inputs:
-            if v is None or reads[id(v)] != 1 or id(v) in leaving:
-                continue
-            first = v.node
-            if first.op.name in _PAIRED and first in nodes and not any(o in found for o in first.inputs):
-                found[v] = first
-                break
+        before = [v for v in node.inputs if v is not None and alone(v)]
+        functions = [v for v in before if dtype is dtypes.f32 and v.node.op.name in _FUNCTIONS and name in _AROUND]
+        first = _AROUND if name in _FUNCTIONS else _PAIRED
+        arithmetic = [v for v in before if v.node.op.name in first and not any(o in found for o in v.node.inputs)
+                      and (dtype is dtypes.f32 or name in _PAIRED)]
+        for v in [*functions, *arithmetic][:1]:
+            found[v] = v.node
     return found
 
 

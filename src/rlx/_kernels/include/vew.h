@@ -67,6 +67,56 @@
 #define RLX_VEW1_F64(fn, SETUP, ...)                                    \
     RLX_VEW1(fn, double, rlx_v64, RLX_W64, f64, SETUP, __VA_ARGS__)
 
+/* Here a product ends: it is not fused into the sum that follows. */
+#if defined(__AVX512F__)
+#define RLX_VEND(x) __asm__("" : "+v"(x))
+#elif defined(__x86_64__)
+#define RLX_VEND(x) __asm__("" : "+x"(x))
+#else
+#define RLX_VEND(x) __asm__("" : "+w"(x))
+#endif
+
+/* f32 by a function of whole groups, some(v, count), with an operation before and one after it: BEFORE is in x, of the
+ * first operand, and SECOND; AFTER in x, the value, and SECOND or THIRD. */
+RLX_INLINE rlx_v32 rlx_vew_load(const float *p, int k, int64_t n) {
+    return n < RLX_W32 ? rlx_load_part_f32(p, n) : (rlx_v32) * (const rlx_v32u *)(p + k * RLX_W32);
+}
+#define SECOND rlx_vew_load(b, k, n)
+#define THIRD rlx_vew_load(c, k, n)
+#define RLX_VEWF(fn, some, BEFORE, AFTER)                                                                    \
+    /* `count` whole vectors, or one of n elements */                                                        \
+    RLX_INLINE void fn##_group(float *d, const float *a, const float *b, const float *c, const int count,    \
+                               const int64_t n) {                                                            \
+        rlx_v32 v[RLX_VEW_GROUP];                                                                            \
+        _Pragma("GCC unroll 4") for (int k = 0; k < count; k++) {                                            \
+            rlx_v32 x = rlx_vew_load(a, k, n);                                                                     \
+            v[k] = BEFORE;                                                                                   \
+            RLX_VEND(v[k]);                                                                                  \
+        }                                                                                                    \
+        some(v, count);                                                                                      \
+        _Pragma("GCC unroll 4") for (int k = 0; k < count; k++) {                                            \
+            rlx_v32 x = v[k];                                                                                \
+            RLX_VEND(x);                                                                                     \
+            x = AFTER;                                                                                       \
+            if (n < RLX_W32)                                                                                 \
+                rlx_store_part_f32(d, x, n);                                                                 \
+            else                                                                                             \
+                *(rlx_v32u *)(d + k * RLX_W32) = x;                                                          \
+        }                                                                                                    \
+    }                                                                                                        \
+    static int fn(RLX_EW_ARGS) {                                                                             \
+        const float *a = a_, *b = b_, *c = c_;                                                               \
+        float *d = dst;                                                                                      \
+        int64_t i = 0;                                                                                       \
+        for (; i + RLX_VEW_GROUP * RLX_W32 <= n; i += RLX_VEW_GROUP * RLX_W32)                               \
+            fn##_group(d + i, a + i, b + i, c + i, RLX_VEW_GROUP, RLX_W32);                                  \
+        for (; i + RLX_W32 <= n; i += RLX_W32)                                                               \
+            fn##_group(d + i, a + i, b + i, c + i, 1, RLX_W32);                                              \
+        if (i < n)                                                                                           \
+            fn##_group(d + i, a + i, b + i, c + i, 1, n - i);                                                \
+        return RLX_OK;                                                                                       \
+    }
+
 /* Powers: x^2 is x x in every lane, so a block of squares may take the short way. */
 #define RLX_POWERS(T, f, general)                                       \
     static int pow_##f(RLX_EW_ARGS) {                                   \

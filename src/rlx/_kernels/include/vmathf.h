@@ -380,13 +380,12 @@ static const float rlx_tail_table[6][32] __attribute__((aligned(64))) = {
 
 RLX_VMATH rlx_v32 rlx_vtail(rlx_v32 a) { return rlx_vpiecewise(a, rlx_tail_table); }
 
-RLX_VMATH rlx_v32 rlx_vgelu_f32(rlx_v32 x) {
+/* For x that gelu.h leaves, below -6. */
+RLX_VMATH rlx_v32 rlx_vgelu_far_f32(rlx_v32 x) {
     /* the smaller magnitude with the sign of x; 14.6 for NaN */
     rlx_v32 k, z = (rlx_v32)_mm512_range_ps((__m512)x, (__m512)rlx_vall(14.6f), 2);
     rlx_v32 e = rlx_vexp_square(z, 0.5f, &k), g = z * rlx_vtail(rlx_vabs(z));
-    rlx_mask32 above = _mm512_cmp_ps_mask((__m512)x, (__m512)rlx_vall(0), _CMP_NLE_UQ); /* NaN is */
-    rlx_v32 v = rlx_vscale_of(g * e + g, k, above, RLX_VLESS(x, rlx_vall(-14.5f)));
-    return rlx_vselect(above, x - v, v);
+    return rlx_vscale_of(g * e + g, k, (rlx_mask32)0, RLX_VLESS(x, rlx_vall(-14.5f)));
 }
 #else
 RLX_VMATH rlx_v32 rlx_vgelu_f32(rlx_v32 x) {

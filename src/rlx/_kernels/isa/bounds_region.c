@@ -38,6 +38,16 @@ static int among(const char *const *list, const char *name, size_t length) {
     return 0;
 }
 
+/* <before>_<f>_<after> of ew_around.c */
+static int around(const char *name, size_t length) {
+    static const char *const functions[] = {"exp", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh", NULL};
+    if (length > 4 && (!memcmp(name, "add_", 4) || !memcmp(name, "mul_", 4)))
+        name += 4, length -= 4;
+    if (length > 4 && (!memcmp(name + length - 4, "_add", 4) || !memcmp(name + length - 4, "_mul", 4)))
+        length -= 4;
+    return among(functions, name, length);
+}
+
 int rlx_ew_shape_of(const char *name, int32_t arity, rlx_ew_shape *to) {
     const char *dot = strchr(name, '.');
     const size_t n = dot ? (size_t)(dot - name) : 0;
@@ -61,7 +71,7 @@ int rlx_ew_shape_of(const char *name, int32_t arity, rlx_ew_shape *to) {
         to->dst = 2 * (int32_t)size;
     else if (n == 5 && !memcmp(name, "where", n) && arity == 3)
         to->src[0] = 1;
-    else if (!among(plain, name, n))
+    else if (!among(plain, name, n) && !(size == 4 && around(name, n)))
         return 0;
     to->params = among(one_parameter, name, n) ? 1 : among(two_parameters, name, n) ? 2 : 0;
     /* 64-bit integers are divided after a look at all divisors */

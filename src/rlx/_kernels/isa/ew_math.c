@@ -10,6 +10,7 @@
 #if !defined(__clang__)
 #pragma GCC optimize("schedule-insns,sched-pressure") /* see vew.h */
 #endif
+#include "gelu.h"
 #include "mathf.h"
 #include "vew.h"
 #include "vmathw.h"
@@ -28,7 +29,7 @@ VECTOR(softplus)
 VECTOR(mish)
 VECTOR(erf)
 VECTOR(erfc)
-VECTOR(gelu)
+RLX_VEWF(gelu_f32, rlx_vgelu_some_f32, x, x)
 VECTOR(gelu_tanh)
 #define BELOW_ZERO(low, high) rlx_vselect(RLX_VLESS(x, rlx_vall(0)), low, high)
 RLX_VEW1_F32(elu_f32, rlx_v32 alpha = rlx_vall((float)p[0]),
