@@ -343,7 +343,8 @@ def quantised(rows: int, width: int, *, channels: bool = False) -> Cell:
 
     body = ("s = Constant <value = float {0.02}> () z = Constant <value = uint8 {128}> () " if not channels else
             f"a = Constant <value = float {{0.02}}> () b = Constant <value = uint8 {{128}}> () "
-            f"n = Constant <value_ints = [{width}]> () s = Expand (a, n) c = Cast <to = 6> (b) d = Expand (c, n) z = Cast <to = 2> (d) ")
+            f"n = Constant <value_ints = [{width}]> () s = Expand (a, n) c = Cast <to = 6> (b) "
+            "d = Expand (c, n) z = Cast <to = 2> (d) ")
     return one("convert", f"quantise {'by columns ' if channels else ''}{shape}".strip(), (rows, width), build, twin,
                body + "y = QuantizeLinear <axis = 1> (x, s, z)")
 
