@@ -82,6 +82,8 @@ def operands(name, n, seed=0):
         arrays[0] = sample(bool, n, seed)
     elif op.startswith("cast_"):
         out = DTYPES[op[5:]]
+    elif op.startswith("quantize_"):
+        out = DTYPES[op[9:]]
     elif op in TO_BOOL:
         out = np.dtype(bool)
     elif op in {"abs", "real", "imag"} and tag in TO_REAL:

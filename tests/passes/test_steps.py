@@ -138,3 +138,26 @@ def test_gelu_far_below_zero_does_not_depend_on_its_neighbours() -> None:
         (got,) = run(lambda v: ops.gelu(v), [np.ascontiguousarray(stretch)])[1]
         near = np.isin(stretch, x)
         np.testing.assert_array_equal(got[near], whole[np.isin(x, stretch[near])])
+def quantised(x, scale, zero, dtype):
+    return ops.cast(ops.round(x / scale) + zero, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [rlx.i8, rlx.u8, rlx.i16, rlx.u16])
+def test_a_quantisation_is_one_step(dtype: rlx.DType) -> None:
+    arrays = [data(1003, "f4", 1), np.float32(0.03), np.float32(5)]
+    exe = same(lambda x, s, z: quantised(ops.relu(x), s, z, dtype), arrays)
+    text = str(exe._variant.compiled.program)
+    assert f"&quantize_{dtype.name}.f32" in text and "&div.f32" not in text
+    same(lambda x, s, z: ops.cast(z + ops.round(x / s), dtype=dtype), arrays)
+
+
+def test_a_part_of_a_quantisation_that_leaves_is_a_step_of_its_own() -> None:
+    arrays = [data(1003, "f4", 2), np.float32(0.03), np.float32(5)]
+
+    def net(x, s, z):
+        quotient = x / s
+        moved = ops.round(quotient) + z
+        return ops.cast(moved, dtype=rlx.i8), moved, ops.cast(ops.round(quotient) + z * 2.0, dtype=rlx.u8)
+
+    exe = same(net, arrays)
+    assert "&quantize_" not in str(exe._variant.compiled.program)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rlx import dtypes
 from rlx.errors import LoweringError
@@ -25,6 +25,8 @@ _PAIRED = ("add", "sub", "mul")
 # So are these f32 functions with the sum or product before and after them: _kernels/isa/ew_around.c.
 _FUNCTIONS = ("exp", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh")
 _AROUND = ("add", "mul")
+# Types of codes that a quantisation in one step gives: _kernels/isa/ew_quantise.c.
+_CODES = ("i8", "u8", "i16", "u16")
 # On integers these change nothing.
 INTEGER_IDENTITY = {"floor", "ceil", "round", "trunc"}
 
@@ -241,13 +243,16 @@ def _step(node: Node, firsts: Mapping[Value, Node]) -> tuple[str, list[Value]]:
     if first is None:
         return micro_kernel(node), read
     name, operands = _step(firsts[first], firsts)
+    if node.op.name == "cast":
+        return f"quantize_{node.outputs[0].dtype.name}.f32", operands
     second = f"r{node.op.name}" if read[0] is not first and node.op.name == "sub" else node.op.name
     return (f"{name.partition('.')[0]}_{second}.{node.outputs[0].dtype.name}",
             [*operands, *(v for v in read if v is not first)])
 
 
 def _joined(nodes: Sequence[Node], leaving: set[int]) -> dict[Value, Node]:
-    """Results that one node alone reads, in one step: two arithmetic nodes, or a function and those beside it."""
+    """Results that one node alone reads, in one step: two arithmetic nodes, a function and those beside it, and the
+    four nodes of a quantisation."""
     reads = Counter(id(v) for n in nodes for v in n.inputs if v is not None)
     inside = set(nodes)
     found: dict[Value, Node] = {}
@@ -256,8 +261,10 @@ def _joined(nodes: Sequence[Node], leaving: set[int]) -> dict[Value, Node]:
         return v is not None and reads[id(v)] == 1 and id(v) not in leaving and v.node in inside
 
     for node in nodes:
+        found |= {v: v.node for v in _within_quantisation(node, alone)}
+    for node in nodes:
         dtype, name = node.outputs[0].dtype, node.op.name
-        if dtype not in (dtypes.f32, dtypes.f64) or name not in (*_PAIRED, *_FUNCTIONS):
+        if dtype not in (dtypes.f32, dtypes.f64) or name not in (*_PAIRED, *_FUNCTIONS) or node.outputs[0] in found:
             continue
         before = [v for v in node.inputs if v is not None and alone(v)]
         functions = [v for v in before if dtype is dtypes.f32 and v.node.op.name in _FUNCTIONS and name in _AROUND]
@@ -267,6 +274,21 @@ def _joined(nodes: Sequence[Node], leaving: set[int]) -> dict[Value, Node]:
         for v in [*functions, *arithmetic][:1]:
             found[v] = v.node
     return found
+
+
+def _within_quantisation(node: Node, alone: Callable[[Value | None], bool]) -> list[Value]:
+    """What cast(round(x / scale) + zero) computes on the way: the sum, the rounded quotient and the quotient."""
+    if node.op.name != "cast" or node.outputs[0].dtype.name not in _CODES:
+        return []
+    moved = node.inputs[0]
+    if moved is None or not alone(moved) or moved.node.op.name != "add" or moved.dtype != dtypes.f32:
+        return []
+    for v in moved.node.inputs:
+        if v is not None and alone(v) and v.node.op.name == "round":
+            quotient = v.node.inputs[0]
+            if quotient is not None and alone(quotient) and quotient.node.op.name == "div":
+                return [moved, v, quotient]
+    return []
 
 
 def _inplace(regs: list[_Reg], steps: list[AttrItem], n_inputs: int, n_results: int) -> list[tuple[int, int]]:

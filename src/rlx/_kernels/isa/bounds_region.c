@@ -63,6 +63,10 @@ int rlx_ew_shape_of(const char *name, int32_t arity, rlx_ew_shape *to) {
         to->dst = (int32_t)rlx_size_of(name + 5, (int64_t)n - 5);
         return to->dst && arity == 1;
     }
+    if (n > 9 && !memcmp(name, "quantize_", 9)) {
+        to->dst = (int32_t)rlx_size_of(name + 9, (int64_t)n - 9);
+        return to->dst && arity == 3;
+    }
     if (among(to_bool, name, n))
         to->dst = 1;
     else if (complex && (among((const char *const[]){"abs", "real", "imag", NULL}, name, n)))

@@ -144,44 +144,7 @@ static void pool(rlx_claim *c) {
         rlx_writes(c, 2, rlx_mul(planes, out), 8);
 }
 
-/* -------------------------------------------------------------- quantisation */
-
-static int64_t scales(rlx_claim *c, int64_t block) {
-    const int64_t outer = rlx_at(c, 0), axis = rlx_at(c, 1), inner = rlx_at(c, 2);
-    rlx_extent(c, rlx_mul3(outer, axis, inner));
-    return block ? rlx_mul3(outer, rlx_ceil(axis, block), inner) : axis;
-}
-
-static void quantise(rlx_claim *c) {
-    const int fake = rlx_is(c->family, "fake_quantize"), to = rlx_is(c->family, "quantize_linear");
-    const int64_t n = scales(c, rlx_at(c, 3));
-    rlx_reads(c, 0, c->extent, fake || to ? 4 : c->size);
-    rlx_reads(c, 1, n, 4);
-    rlx_may_read(c, 2, n, fake ? 4 : c->size);
-    rlx_writes(c, 3, c->extent, fake || !to ? 4 : c->size);
-    rlx_aliases(c, 3, 0);
-}
-
-static void requantise(rlx_claim *c) {
-    const int64_t n = scales(c, 0);
-    rlx_reads(c, 0, c->extent, 4);
-    rlx_reads(c, 1, n, 8);
-    rlx_may_read(c, 2, n, 4);
-    rlx_may_read(c, 3, n, c->size);
-    rlx_writes(c, 4, c->extent, c->size);
-}
-
-static void quant_range(rlx_claim *c) {
-    rlx_extent(c, rlx_ceil(rlx_at(c, 0), rlx_at(c, 1)));
-    rlx_reads(c, 0, rlx_at(c, 0), 4);
-    rlx_writes(c, 1, rlx_mul(2, c->extent), 4);
-}
-
-static void quant_params(rlx_claim *c) {
-    rlx_reads(c, 0, rlx_mul(2, rlx_at(c, 0)), 4);
-    rlx_writes(c, 1, 1, 4);
-    rlx_writes(c, 2, 1, 1);
-}
+/* -------------------------------------------------------------- tables */
 
 static void lookup(rlx_claim *c) {
     rlx_reads(c, 0, c->extent, 1);
@@ -189,23 +152,11 @@ static void lookup(rlx_claim *c) {
     rlx_writes(c, 2, c->extent, c->size);
 }
 
-static void unpack(rlx_claim *c) {
-    rlx_reads(c, 0, rlx_ceil(c->extent, 2), 1);
-    rlx_writes(c, 1, c->extent, 1);
-}
-
-static void pack(rlx_claim *c) {
-    rlx_extent(c, rlx_ceil(rlx_at(c, 0), 2));
-    rlx_reads(c, 0, rlx_at(c, 0), 1);
-    rlx_writes(c, 1, c->extent, 1);
-}
-
 #define PARTS(OP) {"reduce_" OP, "outer r inner block", reduce_in_parts}
 #define BOTH(OP) {"reduce_" OP, GROUPS, reduce}, PARTS(OP)
 #define SCAN(OP) {"cum" OP, "outer n inner exclusive reverse", along}
 #define WINDOW "in:* out:* kernel:* stride:* dilation:* begin:*"
 #define POOL(OP, MORE) {"pool_" OP, WINDOW MORE, pool}, {"pool_" OP, "channels " WINDOW MORE, pool}
-#define BY_AXIS "outer axis inner block"
 
 const rlx_bounds_row rlx_bounds_bounds_rows[] = {
     BOTH("sum"), BOTH("sum_square"), BOTH("l1"), BOTH("l2"), BOTH("log_sum"), BOTH("prod"), BOTH("max"),
@@ -222,10 +173,6 @@ const rlx_bounds_row rlx_bounds_bounds_rows[] = {
     {"lrn", "outer channels inner size alpha:f beta:f bias:f", lrn},
     POOL("max", ""), POOL("avg", " end:* include_pad"), POOL("lp", " p:f"),
     {"pool_max_index", WINDOW " column_major", pool},
-    {"quantize_linear", BY_AXIS " qmin qmax", quantise}, {"dequantize_linear", BY_AXIS, quantise},
-    {"fake_quantize", BY_AXIS " qmin qmax", quantise},
-    {"requantize", "outer axis inner", requantise},
-    {"quant_range", "n chunk", quant_range}, {"quant_params", "chunks", quant_params},
-    {"lookup", "", lookup}, {"unpack", "", unpack}, {"pack", "n", pack},
+    {"lookup", "", lookup},
     {NULL, NULL, NULL},
 };

@@ -11,6 +11,7 @@
  * see half.h), complex through a block of its part type. A cast in place
  * (dst == a) is right when the target is not larger than the source. */
 #include "half.h"
+#include "narrow.h"
 
 #define WRAP(to, TO, from, FROM) RLX_EW1(cast_##to##_##from, FROM, TO, x)
 #define FROM_INTS(M, to, TO)                                                              \
@@ -59,70 +60,22 @@ CLAMP_LOOP(u8, uint8_t, f64, double)
 CLAMP_LOOP(i16, int16_t, f64, double)
 CLAMP_LOOP(u16, uint16_t, f64, double)
 
-/* f32 to narrow integers, the way out of dequantised blocks, by hand: what the
- * compiler makes of the selects is four times slower. `max` and `min` give the
- * second operand for NaN. */
-#if defined(__AVX512BW__)
-#define NARROW(to, TO, bounded, pack, store)                                              \
+/* f32 to narrow integers, the way out of dequantised blocks. */
+#define NARROW(to, TO)                                                                    \
     static int cast_##to##_f32(RLX_EW_ARGS) {                                             \
         const float *a = a_;                                                              \
         TO *d = dst;                                                                      \
         int64_t i = 0;                                                                    \
-        for (; i + 16 <= n; i += 16) {                                                    \
-            __m512 x = _mm512_loadu_ps(a + i);                                            \
-            store##_WHOLE(d + i, pack(_mm512_cvttps_epi32(bounded)));                     \
-        }                                                                                 \
-        if (i < n) {                                                                      \
-            __mmask16 m = (__mmask16)((1u << (n - i)) - 1);                               \
-            __m512 x = _mm512_maskz_loadu_ps(m, a + i);                                   \
-            store##_PART(d + i, m, pack(_mm512_cvttps_epi32(bounded)));                   \
-        }                                                                                 \
+        for (; i + RLX_W32 <= n; i += RLX_W32)                                            \
+            rlx_narrow_##to(d + i, *(const rlx_v32u *)(a + i));                           \
+        if (i < n)                                                                        \
+            rlx_narrow_part_##to(d + i, rlx_load_part_f32(a + i, n - i), n - i);          \
         return RLX_OK;                                                                    \
     }
-#define BYTES_WHOLE(p, v) _mm_storeu_si128((__m128i *)(p), v)
-#define BYTES_PART(p, m, v) _mm_mask_storeu_epi8(p, m, v)
-#define WORDS_WHOLE(p, v) _mm256_storeu_si256((__m256i *)(p), v)
-#define WORDS_PART(p, m, v) _mm256_mask_storeu_epi16(p, m, v)
-#define SIGNED(high)                                                                      \
-    _mm512_maskz_min_ps(_mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), x, _mm512_set1_ps(high))
-#define UNSIGNED(high) _mm512_min_ps(_mm512_max_ps(x, _mm512_setzero_ps()), _mm512_set1_ps(high))
-NARROW(i8, int8_t, SIGNED(127), _mm512_cvtsepi32_epi8, BYTES)
-NARROW(i16, int16_t, SIGNED(32767), _mm512_cvtsepi32_epi16, WORDS)
-NARROW(u8, uint8_t, UNSIGNED(255), _mm512_cvtepi32_epi8, BYTES)
-NARROW(u16, uint16_t, UNSIGNED(65535), _mm512_cvtepi32_epi16, WORDS)
-#elif defined(__AVX2__)
-#define NARROW(to, TO, bounded, pack)                                                     \
-    static int cast_##to##_f32(RLX_EW_ARGS) {                                             \
-        const float *a = a_;                                                              \
-        TO *d = dst;                                                                      \
-        int64_t i = 0;                                                                    \
-        for (; i + 8 <= n; i += 8) {                                                      \
-            __m256 x = _mm256_loadu_ps(a + i);                                            \
-            __m256i v = _mm256_cvttps_epi32(bounded);                                     \
-            __m128i low = _mm256_castsi256_si128(v), high = _mm256_extracti128_si256(v, 1); \
-            pack;                                                                         \
-        }                                                                                 \
-        for (; i < n; i++)                                                                \
-            d[i] = sat_##to##_f32(a[i]);                                                  \
-        return RLX_OK;                                                                    \
-    }
-#define CLAMP(x, low, high) \
-    _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(low)), _mm256_set1_ps(high))
-#define SIGNED(low, high) CLAMP(_mm256_and_ps(x, _mm256_cmp_ps(x, x, _CMP_ORD_Q)), low, high)
-#define STORE8(v) _mm_storel_epi64((__m128i *)(d + i), v)
-#define STORE16(v) _mm_storeu_si128((__m128i *)(d + i), v)
-NARROW(i8, int8_t, SIGNED(-128, 127),
-       low = _mm_packs_epi32(low, high); STORE8(_mm_packs_epi16(low, low)))
-NARROW(i16, int16_t, SIGNED(-32768, 32767), STORE16(_mm_packs_epi32(low, high)))
-NARROW(u8, uint8_t, CLAMP(x, 0, 255),
-       low = _mm_packus_epi32(low, high); STORE8(_mm_packus_epi16(low, low)))
-NARROW(u16, uint16_t, CLAMP(x, 0, 65535), STORE16(_mm_packus_epi32(low, high)))
-#else
-CLAMP_LOOP(i8, int8_t, f32, float)
-CLAMP_LOOP(u8, uint8_t, f32, float)
-CLAMP_LOOP(i16, int16_t, f32, float)
-CLAMP_LOOP(u16, uint16_t, f32, float)
-#endif
+NARROW(i8, int8_t)
+NARROW(i16, int16_t)
+NARROW(u8, uint8_t)
+NARROW(u16, uint16_t)
 
 #define TRUTH(to, TO, from, FROM) RLX_EW1(cast_##to##_##from, FROM, TO, x != 0)
 FROM_INTS(TRUTH, bool, uint8_t)
