@@ -419,3 +419,39 @@ def test_short_programs_keep_the_gil_and_others_release_it() -> None:
     exe = rlx.compile(g)
     assert exe.run({"x": np.zeros(4, np.float32), "n": np.array(4)})["y"].tolist() == [6, 6, 6, 6]
     assert not exe._variant.linked.brief
+
+
+def test_calls_that_follow_one_another_meet_what_changed_between_them() -> None:
+    g = rlx.Graph("g")
+    x, w = g.input("x", (2, 3), rlx.f32), g.param("w", (3,), rlx.f32)
+    g.output("y", x * w)
+    exe = rlx.compile(g)
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    exe.set_param("w", np.full(3, 2, np.float32))
+    for call in (lambda: exe.run({"x": a})[0], lambda: exe.run_slots([a])[0]):
+        for factor in (2, 5):
+            exe.set_param("w", np.full(3, factor, np.float32))
+            for _ in range(3):
+                np.testing.assert_array_equal(call(), factor * a)
+        with pytest.raises(rlx.BindingError):
+            exe.run({"x": a[:, :2]})
+        with pytest.raises(rlx.BindingError):
+            exe.run({"x": a, "z": a})
+        np.testing.assert_array_equal(call(), 5 * a)
+    exe.trim()
+    np.testing.assert_array_equal(exe.run_slots([a])[0], 5 * a)
+    twin = exe.clone()
+    exe.set_param("w", np.zeros(3, np.float32))
+    np.testing.assert_array_equal(twin.run_slots([a])[0], 5 * a)
+    np.testing.assert_array_equal(exe.run_slots([a])[0], 0 * a)
+
+
+def test_calls_by_position_are_checked_for_nan_each_time() -> None:
+    g = rlx.Graph("g")
+    x = g.input("x", (3,), rlx.f32)
+    g.output("y", ops.log(x))
+    exe = rlx.compile(g, rlx.CompileOptions(nan_check=True))
+    for _ in range(3):
+        exe.run_slots([np.ones(3, np.float32)])
+    with pytest.raises(rlx.ExecutionError):
+        exe.run_slots([-np.ones(3, np.float32)])

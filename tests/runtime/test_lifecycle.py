@@ -13,6 +13,7 @@ from forked import true_in_child
 
 import rlx
 from rlx import ops
+from rlx._kernels import _interp
 from rlx.testing.files import feed, mlp
 
 
@@ -111,7 +112,7 @@ def test_closing_while_a_call_begins_is_told(monkeypatch: pytest.MonkeyPatch, si
     exe.run(x)
     closed = []
 
-    class Late:
+    class Late(_interp.Bound):
         @property
         def active(self) -> bool:
             thread = threading.Thread(target=exe.close)
@@ -120,7 +121,9 @@ def test_closing_while_a_call_begins_is_told(monkeypatch: pytest.MonkeyPatch, si
             closed.append(exe.closed)
             return False
 
-    monkeypatch.setattr(exe, "_handles", Late())
+    late = Late()
+    late.cells = {"x": None}  # so that the call looks at all of it
+    monkeypatch.setattr(exe, "_handles", late)
     with pytest.raises(rlx.ExecutionError, match="the executable has been closed"):
         exe.run(x)
     assert closed == [True]

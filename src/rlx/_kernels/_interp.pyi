@@ -1,4 +1,4 @@
-from collections.abc import Iterator, KeysView, Sequence
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from typing import Any, Final, Self, TypeAlias, final, overload
 
 import numpy as np
@@ -117,7 +117,18 @@ class Executor:
     def cancel(self) -> None: ...
     def abandon(self) -> None: ...
     def run(self, inputs: dict[str, Any], threads: int, out: object) -> Outputs: ...
-    def run_kept(
-        self, arrays: Sequence[Any], kept: list[_Array], views: list[_Array | None]
-    ) -> list[_Array] | None: ...
     def run_bound(self, threads: int = 0) -> None: ...
+
+class Bound:
+    cells: dict[str, Any]
+
+class Entry:
+    _variant: Any
+    _handles: Any
+    _dirty: bool
+    _careful: bool
+    def _know(self, variant: object, executor: Executor | None, kept: list[_Array] | None) -> None: ...
+    def run(
+        self, inputs: Mapping[str, Any] | None = None, *, threads: int | None = None, out: Any = None
+    ) -> Outputs: ...
+    def run_slots(self, arrays: Sequence[Any]) -> list[_Array]: ...

@@ -651,8 +651,11 @@ cdef class Executor:
             if other < hi and lo < other + cnp.PyArray_NBYTES(before):
                 self.helper.shared(i)
 
-    def run(self, dict inputs, int threads, object out):
+    def run(self, dict inputs not None, int threads, object out):
         """Bind, run, return `Outputs`. `threads` 0 means the executor's own."""
+        return self.run_on(inputs, threads, out)
+
+    cdef object run_on(self, dict inputs, int threads, object out):
         cdef int i, matched = 0, status
         cdef PyObject *found
         cdef object value
@@ -727,7 +730,7 @@ cdef class Executor:
             self.guard.running = 0
         return Outputs(results, self.out_index)
 
-    def run_kept(self, arrays, list kept not None, list views not None):
+    cdef object run_kept(self, object arrays, list kept, list views):
         """Run on a list or tuple of inputs by position into `kept`, one array per output that fits it.
 
         Returns read-only views of the outputs, which `views` holds until the next run; None, without a run, when an
@@ -852,3 +855,6 @@ cdef class Executor:
                 raise self.failure(status)
         finally:
             self.guard.running = 0
+
+
+include "entry.pxi"

@@ -202,7 +202,7 @@ def save_executable(
     content.manifest["state"] = [exe._rng.seed, exe._rng.counter, exe._rng.backend]
     arrays = content.arrays
     body = {
-        "quick": not exe._careful and exe.options.busy != "wait",
+        "quick": not exe._careful,
         "static": full is not None and bool(made) and not staged,
         "ready": not exe._dirty,
         "names": [v.node.name for v in exe._bound.inputs],

@@ -33,7 +33,7 @@ def lower_gather(ctx: Context, node: Node) -> None:
     n = size_of(indices)
     ctx.call(f"gather.{short(x.dtype)}@{indices.dtype}", [ctx.read(x), ctx.read(indices), ctx.write(out)],
              {"outer": outer, "dim": dim, "n": n, "inner": inner}, extent=outer * n,
-             grain=max(1, 8192 // max(inner, 1)), cost=20 + outer * n * 0.5 + nbytes_of(out) * costs.of().copy)
+             grain=max(1, 2048 // max(inner, 1)), cost=20 + outer * n * 0.5 + nbytes_of(out) * costs.of().copy)
 
 
 def _lanes(x: Value, indices: Value, axis: int) -> tuple[int, list[int], list[int]]:
@@ -53,7 +53,7 @@ def lower_gather_elements(ctx: Context, node: Node) -> None:
     rows = math.prod(shape[:-1])
     ctx.call(f"gather_elements.{short(x.dtype)}@{indices.dtype}", [ctx.read(x), ctx.read(indices), ctx.write(out)],
              {"axis": axis, "dim": split_axis(shape_of(x), node.attrs["axis"])[1], "shape": shape, "stride": strides},
-             extent=rows, grain=max(1, 8192 // max(shape[-1], 1)), cost=20 + size_of(out) * 1.5)
+             extent=rows, grain=max(1, 2048 // max(shape[-1], 1)), cost=20 + size_of(out) * 1.5)
 
 
 @lowering("gather_nd")
@@ -66,7 +66,7 @@ def lower_gather_nd(ctx: Context, node: Node) -> None:
     batch, n, inner = math.prod(shape[:b]), math.prod(shape_of(indices)[b:-1]), math.prod(shape[b + k :])
     ctx.call(f"gather_nd.{short(x.dtype)}@{indices.dtype}", [ctx.read(x), ctx.read(indices), ctx.write(out)],
              {"batch": batch, "n": n, "inner": inner, "dims": shape[b : b + k]}, extent=batch * n,
-             grain=max(1, 8192 // max(inner, 1)), cost=20 + batch * n * (2 + k) + nbytes_of(out) * 0.15)
+             grain=max(1, 2048 // max(inner, 1)), cost=20 + batch * n * (2 + k) + nbytes_of(out) * 0.15)
 
 
 def _scatter_kernel(node: Node, dtype: DType, index: DType) -> str:
@@ -93,7 +93,7 @@ def lower_scatter_elements(ctx: Context, node: Node) -> None:
     lanes = math.prod(shape) // shape[axis] if shape[axis] else 0
     ctx.call(_scatter_kernel(node, x.dtype, indices.dtype), [ctx.read(indices), ctx.read(updates), ctx.write(out)],
              {"axis": axis, "dim": split_axis(shape_of(x), node.attrs["axis"])[1], "shape": shape, "stride": strides},
-             extent=lanes, grain=max(1, 8192 // max(shape[axis], 1)), cost=20 + size_of(indices) * 2)
+             extent=lanes, grain=max(1, 2048 // max(shape[axis], 1)), cost=20 + size_of(indices) * 2)
 
 
 @lowering("scatter_nd")
@@ -117,7 +117,7 @@ def lower_one_hot(ctx: Context, node: Node) -> None:
     outer, depth, inner = split_axis(shape_of(out), normal_axis(node.attrs["axis"], out.rank, "one_hot"))
     ctx.call(f"one_hot.{short(out.dtype)}@{indices.dtype}", [ctx.read(indices), ctx.read(values), ctx.write(out)],
              {"outer": outer, "depth": depth, "inner": inner}, extent=outer * depth,
-             grain=max(1, 8192 // max(inner, 1)), cost=20 + size_of(out) * (0.3 if inner == 1 else 1))
+             grain=max(1, 2048 // max(inner, 1)), cost=20 + size_of(out) * (0.3 if inner == 1 else 1))
 
 
 @lowering("search_sorted")

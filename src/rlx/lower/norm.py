@@ -35,7 +35,7 @@ def lower_layer_norm(ctx: Context, node: Node) -> None:
     rows, n = _rows(x, node.attrs["axis"])
     args = [ctx.read(x), ctx.maybe(gamma), ctx.maybe(beta), None, None, ctx.write(node.outputs[0])]
     ctx.call(f"layer_norm.{x.dtype}", args, {"n": n, "eps": node.attrs["eps"]}, extent=rows,
-             grain=max(1, 8192 // max(n, 1)), cost=_cost(x), inplace=[(5, 0)])
+             grain=max(1, 2048 // max(n, 1)), cost=_cost(x), inplace=[(5, 0)])
 
 
 @lowering("rms_norm")
@@ -45,7 +45,7 @@ def lower_rms_norm(ctx: Context, node: Node) -> None:
     rows, n = _rows(x, node.attrs["axis"])
     args = [ctx.read(x), ctx.maybe(node.inputs[1]), None, ctx.write(node.outputs[0])]
     ctx.call(f"rms_norm.{x.dtype}", args, {"n": n, "eps": node.attrs["eps"]}, extent=rows,
-             grain=max(1, 8192 // max(n, 1)), cost=_cost(x), inplace=[(3, 0)])
+             grain=max(1, 2048 // max(n, 1)), cost=_cost(x), inplace=[(3, 0)])
 
 
 @lowering("add_norm")
@@ -58,7 +58,7 @@ def lower_add_norm(ctx: Context, node: Node) -> None:
     wanted = bool(ctx.uses.get(total)) or any(v is total for v in ctx.graph.outputs.values())
     kept = ctx.write(total) if wanted else None
     common = {"n": n, "eps": node.attrs["eps"]}
-    grain = max(1, 8192 // max(n, 1))
+    grain = max(1, 2048 // max(n, 1))
     if node.attrs["kind"] == "rms":
         extra = [ctx.maybe(gamma), ctx.read(residual)]
     else:
@@ -105,7 +105,7 @@ def lower_batch_norm(ctx: Context, node: Node) -> None:
     args = [*(ctx.maybe(v) for v in node.inputs), ctx.write(node.outputs[0])]
     ctx.call(f"batch_norm.{x.dtype}", args,
              {"outer": batch, "channels": channels, "inner": inner, "eps": node.attrs["eps"]},
-             extent=extent if size_of(x) else 0, grain=max(1, 8192 // max(per_item, 1)), cost=_cost(x))
+             extent=extent if size_of(x) else 0, grain=max(1, 2048 // max(per_item, 1)), cost=_cost(x))
 
 
 @lowering("lrn")

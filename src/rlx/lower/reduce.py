@@ -106,7 +106,7 @@ def lower_reduce(ctx: Context, node: Node) -> None:
                      cost=20 + outer * blocks * inner * 2)  # fmt: skip
             return
     extent = outer * mid * inner
-    grain = max(1, 16384 // max(1, r1 * r2))
+    grain = max(1, 4096 // max(1, r1 * r2))
     if inner > 1:
         grain = max(grain, min(TILE, inner))
     ctx.call(kernel, [ctx.read(source, nbytes), ctx.write(out)],

@@ -198,7 +198,7 @@ def lower_region(
         "region.ew", args,
         {"total": total, "block": block, "work": work, "n_regs": len(regs), "regs": words, "steps": steps,
          "dims": dims, "strides": strides, "params": params},
-        extent=blocks, grain=max(1, 8192 // block), cost=cost,
+        extent=blocks, grain=max(1, 1024 // block), cost=cost,
         inplace=_inplace(regs, steps, n_inputs, len(results)),
     )
 
@@ -317,7 +317,7 @@ def _lower_direct(
     ctx.call(
         "region.direct", [*args, *([None] * (3 - len(args))), ctx.write(result)],
         {"fn": EwRef(micro_kernel(node)), "sizes": sizes, "params": parameters(node)},
-        extent=total, grain=16384, cost=total * weight_of_op(node.op.name) + 10, inplace=pairs,
+        extent=total, grain=4096, cost=total * weight_of_op(node.op.name) + 10, inplace=pairs,
     )
     return True
 

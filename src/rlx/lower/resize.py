@@ -15,5 +15,5 @@ def lower_resample(ctx: Context, node: Node) -> None:
     taps, m = shape_of(places)
     each = 0.4 if inner == 1 else 0.15
     ctx.call(f"resample.{x.dtype}", [ctx.read(x), ctx.read(places), ctx.read(weights), ctx.write(out)],
-             {"n": n, "m": m, "inner": inner, "taps": taps}, extent=outer * m, grain=max(1, 8192 // max(inner, 1)),
+             {"n": n, "m": m, "inner": inner, "taps": taps}, extent=outer * m, grain=max(1, 2048 // max(inner, 1)),
              cost=20 + size_of(out) * (taps * each + 0.3))

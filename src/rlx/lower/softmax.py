@@ -39,6 +39,6 @@ def _cost(itemsize: int) -> float:
 
 
 def column_grain(n: int, inner: int) -> int:
-    """About eight thousand elements, whole registers of columns."""
-    rows = max(1, 8192 // max(n, 1))
+    """About two thousand elements, whole registers of columns."""
+    rows = max(1, 2048 // max(n, 1))
     return rows if inner == 1 else max(16, rows // 16 * 16)

@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,10 +65,8 @@ from rlx.runtime.weights import WeightStore
 if TYPE_CHECKING:
     from rlx.runtime.dispatch import DispatchReport
 
-RunKept = Callable[[Any, list[Array], list[Array | None]], list[Array] | None]
 
-
-class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
+class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle, _interp.Entry):
     """An executable graph. Made by `rlx.compile`; runs one call at a time.
 
     Attributes
@@ -86,7 +84,7 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
         self.graph = graph
         self.options = options
         self._threads = options.threads or default_threads()
-        self._careful = options.poison or options.nan_check
+        self._careful = options.poison or options.nan_check or options.busy == "wait"
         self._params: dict[str, Array | None] = {v.node.name: None for v in graph.params}
         self._sharers: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
         if like is not None:
@@ -109,8 +107,6 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
         if not self._open:
             self._full = self._make(self._bound, self._extents.wide({}), ready)
         self._variant = self._full
-        # A variant that takes inputs as they come, its run, where its outputs go, views of these.
-        self._by_position: tuple[Variant, RunKept, list[Array], list[Array | None]] | None = None
         follow(self)  # at the end: a fork during a compilation meets whole executables alone
 
     def _after_fork(self) -> None:
@@ -215,36 +211,12 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
                 out = _interp.Targets(kept, None)
             return variant.executor.run(given, threads, out)
         except (MemoryError, OverflowError) as error:
-            raise out_of_memory(error, self.graph.name) from None
+            raise self._refused(error) from None
 
     # -- running ----------------------------------------------------------------
 
-    def run(
-        self, inputs: Mapping[str, Any] | None = None, *, threads: int | None = None, out: Any = None
-    ) -> _interp.Outputs:
-        """Run once.
-
-        Parameters
-        ----------
-        inputs : mapping of name to array
-            A C-contiguous array of the declared type is read where it lies.
-        threads : int, optional
-            Threads of this run.
-        out : mapping of name to array, or sequence, optional
-            Where to write outputs; the same arrays come back.
-
-        Returns
-        -------
-        Outputs
-            Indexable by position and by name, in the order of outputs.
-
-        Raises
-        ------
-        BindingError
-            A name, shape, element type or array count does not fit.
-        ExecutionError
-            The run failed; names the node. The executable stays usable.
-        """
+    def _run(self, inputs: Mapping[str, Any] | None, threads: int | None, out: Any) -> _interp.Outputs:
+        """A call that is not like the one before."""
         given = inputs if type(inputs) is dict else as_mapping(inputs, "inputs")
         if threads is not None:
             threads = check_threads(threads)
@@ -254,10 +226,15 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
         variant = self._variant  # once: another thread may close this meanwhile
         if self._dirty or variant is None or self._careful or self._handles.active:
             return self._execute(given, threads or 0, out)
+        if isinstance(variant, Variant):
+            self._know(variant, variant.executor, None)
         try:
             return variant.executor.run(given, threads or 0, out)
         except (MemoryError, OverflowError) as error:
-            raise out_of_memory(error, self.graph.name) from None
+            raise self._refused(error) from None
+
+    def _refused(self, error: Exception) -> SizeError:
+        return out_of_memory(error, self.graph.name)
 
     def run_typed(self, inputs: Mapping[str, Any]) -> list[tuple[bytes, DType]]:
         """Run on raw bytes: name -> (bytes, dtype) or array; returns (bytes, dtype) per output.
@@ -286,19 +263,8 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
             array.flags.writeable = False
         return list(results)
 
-    def run_slots(self, arrays: Sequence[Any]) -> list[Array]:
-        """As `run_raw`, inputs by position in the order of the signature; None leaves an input to its handle.
-
-        Raises
-        ------
-        BindingError
-            The number of arrays is not the number of inputs.
-        """
-        plain = self._by_position
-        if plain is not None and plain[0] is self._variant and not (self._dirty or self._handles.cells):
-            views = plain[1](arrays, plain[2], plain[3])
-            if views is not None:
-                return views
+    def _run_slots(self, arrays: Sequence[Any]) -> list[Array]:
+        """A call by position that is not like the one before."""
         names = [v.node.name for v in self.graph.inputs]
         if not isinstance(arrays, Sequence):
             raise BindingTypeError(f"run_slots: must be a sequence of arrays, got {type(arrays).__name__}")
@@ -306,10 +272,8 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
             raise BindingError(f"run_slots: number of arrays must be {len(names)} ({names}), got {len(arrays)}")
         views = self.run_raw({n: a for n, a in zip(names, arrays, strict=True) if a is not None})
         chosen = self._variant
-        simple = not self.options.poison and self.options.busy != "wait"
-        if isinstance(chosen, Variant) and simple and [p.name for p in chosen.compiled.program.inputs] == names:
-            kept = chosen.kept_outputs()
-            self._by_position = (chosen, chosen.executor.run_kept, kept, [None] * len(kept))
+        if isinstance(chosen, Variant) and [p.name for p in chosen.compiled.program.inputs] == names:
+            self._know(chosen, chosen.executor, chosen.kept_outputs())
         return views
 
     # -- state --------------------------------------------------------------------
@@ -369,6 +333,7 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
 
     def _let_go(self) -> None:
         self._full = self._variant = self._scratch = None
+        self._know(None, None, None)
         self._families = Families(self.options, self._extents.upper, self._extents.bind)
         self._variants = LRU(VARIANTS)
         self._store = WeightStore(self._store.table)
@@ -421,6 +386,7 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle):
         """An independent executable that shares programs and weights, and nothing else."""
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
+        other._careful = self._careful
         other._lock = threading.RLock()
         other.turn = threading.RLock()
         other._params, other._sharers = dict(self._params), weakref.WeakSet([other])

@@ -78,7 +78,7 @@ def _is_output(name: str, count: int) -> bool:
     return name.startswith("out") and is_number and int(digits) < count
 
 
-class Handles:
+class Handles(_interp.Bound):
     """Defaults of inputs, fed by outputs that are linked to them.
 
     Parameters

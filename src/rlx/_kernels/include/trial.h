@@ -49,7 +49,7 @@ static inline void rlx_trial_begin(rlx_trial *t, int32_t blocks) {
 static inline void rlx_trial_init(rlx_trial *t, int32_t choices) {
     t->choice = 0;
     t->choices = choices;
-    t->period = t->wait = RLX_AGAIN;
+    t->period = RLX_AGAIN / 2;
     rlx_trial_begin(t, RLX_BLOCKS);
 }
 
