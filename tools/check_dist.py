@@ -41,6 +41,8 @@ def check_installed_files(names: set[str], levels: tuple[str, ...] = LEVELS) -> 
     built = {re.sub(r"\.[^/]*$", "", n) for n in names if n.endswith((".so", ".pyd"))}
     faults = [f"missing: {n}" for n in sorted(python_files() - names)]
     faults += [f"not built: {n}" for n in sorted(compiled_modules(levels) - built)]
+    if not any(re.fullmatch(r"rlx/startup\.[^/]+\.bin", n) for n in names):
+        faults.append("not built: rlx/startup.*.bin")
     faults += [f"must not be shipped: {n}" for n in sorted(names - HEADERS)
                if n.endswith(NOT_SHIPPED) or "/tests/" in n]
     extra = {n for n in names if n.endswith((".py", ".pyi"))} - python_files()

@@ -7,7 +7,11 @@ the package stays cheap.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rlx.collector import collector_paused as _collector_paused
+from rlx import startup as _startup
+
+_startup.install(__path__[0])
+
+from rlx.collector import collector_paused as _collector_paused  # noqa: E402
 
 with _collector_paused():
     import rlx.dtypes as _dtypes

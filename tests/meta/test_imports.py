@@ -32,7 +32,7 @@ def modules_after(code: str) -> set[str]:
 def test_import_rlx_loads_element_types_and_nothing_else() -> None:
     loaded = modules_after("import rlx")
     assert not {m for m in loaded if m.split(".")[0] in ("scipy", "onnx", "torch")}
-    light = {"rlx", "rlx.collector", "rlx.dtypes", "rlx.errors", "rlx.forking", "rlx.records"}
+    light = {"rlx", "rlx.collector", "rlx.dtypes", "rlx.errors", "rlx.forking", "rlx.records", "rlx.startup"}
     assert {m for m in loaded if m.startswith("rlx")} <= light
 
 

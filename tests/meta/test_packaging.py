@@ -30,7 +30,9 @@ def test_installed_files_are_complete() -> None:
 
 def test_check_of_a_wheel_finds_what_is_missing_and_what_is_too_much() -> None:
     files = check_dist.python_files() | {f"{m}.cpython-311-x86_64-linux-gnu.so" for m in check_dist.compiled_modules()}
+    files |= {"rlx/startup.cpython-311.bin"}
     assert not check_dist.check_installed_files(files)
+    assert check_dist.check_installed_files(files - {"rlx/startup.cpython-311.bin"}) == ["not built: rlx/startup.*.bin"]
     assert check_dist.check_installed_files(files - {"rlx/errors.py"}) == ["missing: rlx/errors.py"]
     assert check_dist.check_installed_files(files | {"rlx/_kernels/abi.pxd"})
     assert check_dist.check_installed_files({f for f in files if "_interp." not in f})
