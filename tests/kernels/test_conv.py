@@ -1,11 +1,12 @@
 """Convolution, channels last, against a direct sum in double precision."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 
-from rlx.lower import gemm, gemm_conv
+from rlx.lower import conv_first, gemm, gemm_conv
 from rlx.lower.context import workspaces
 from rlx.runtime import kernels
 from rlx.testing.kernels import call_kernel
@@ -151,6 +152,13 @@ DEPTHWISE = [
     ((4, 5, 6), 20, 1, (2, 3, 3), (1, 2, 1), (1, 1, 1), (1, 0, 1, 0, 1, 1)),
     ((1, 1), 4, 1, (3, 3), (1, 1), (1, 1), (2, 2, 2, 2)),
     ((5, 70), 33, 1, (1, 1), (1, 1), (1, 1), (0, 0, 0, 0)),
+    # lines between zeros: blocks of rows, steps, dilation, more padding than lines, a result of one row
+    ((40, 56), 37, 1, (7, 7), (1, 1), (1, 1), (3, 3, 3, 3)),
+    ((7, 7), 48, 1, (7, 7), (1, 1), (1, 1), (3, 3, 3, 3)),
+    ((50, 31), 17, 1, (7, 5), (2, 3), (1, 1), (3, 2, 2, 0)),
+    ((30, 40), 16, 1, (6, 6), (1, 1), (3, 2), (8, 5, 7, 5)),
+    ((3, 2), 5, 1, (9, 9), (1, 1), (1, 1), (20, 20, 20, 20)),
+    ((7, 9), 20, 1, (7, 9), (1, 1), (1, 1), (0, 0, 0, 0)),
 ]
 
 
@@ -167,13 +175,34 @@ def test_depthwise(case, dtype, level, guarded):
     for b, clamp, threads in [(None, None, 1), (bias, (-1.0, 1.0), 2)]:
         plan = gemm_conv.plan_depthwise(s, dtype=dtype, clamp=clamp, level=level)
         out = guarded(np.full((2, *s.out, c * multiplier), np.nan, x.dtype))
-        call_kernel(plan.kernel, [x, lying, out, b, None], plan.attrs, extent=plan.extent,
+        work = guarded(np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8)) if plan.workspace else None
+        assert work is None or dtype == "f32"
+        call_kernel(plan.kernel, [x, lying, out, b, work], plan.attrs, extent=plan.extent,
                     threads=threads, level=level)
         if clamp is None:
             check(out, x, w, s, dtype)
         else:
             want = np.clip(reference(x, w, s) + b, -1, 1)
             np.testing.assert_allclose(out, want, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", DEPTHWISE[-6:], ids=str)
+def test_depthwise_of_planes(case, level, guarded):
+    """Channels first, with limits and an epilogue; a vector of channels that is not full, images, threads."""
+    spatial, c, _, kernel, strides, dilations, pads = case
+    s = gemm_conv.conv_shape((2, *spatial, c), c, kernel, strides=strides, dilations=dilations, pads=pads, groups=c)
+    x, w, bias = guarded(random(2, c, *s.in_)), random(c, *s.kernel, 1), guarded(random(c))
+    lying, full = guarded(np.moveaxis(w[..., 0], 0, -1)), guarded(random(2, c, *s.out))
+    assert not math.prod(kernel) > 25 or gemm_conv.framed(s, level)[0]
+    want = np.moveaxis(np.clip(reference(np.moveaxis(x, 1, -1), w, s) + bias, -1, 1), -1, 1) + full
+    steps = [gemm.Step(kernels.table(level).ew("add.f32").address, gemm.EPI_FULL, 5, math.prod(s.out))]
+    plan = conv_first.plan_planes(s, clamp=(-1.0, 1.0), steps=steps, level=level)
+    for threads, grain in ((1, plan.grain), (2, 1)):
+        out = guarded(np.full(want.shape, np.nan, np.float32))
+        work = guarded(np.full(plan.workspace * workspaces(threads), 0xFF, np.uint8))
+        call_kernel(plan.kernel, [x, lying, out, bias, work, full], plan.attrs, extent=plan.extent, grain=grain,
+                    threads=threads, level=level)
+        np.testing.assert_allclose(out, want, atol=1e-4)
 
 
 # spatial, C, OC, kernel, strides, dilations, pads, output padding, groups
@@ -230,7 +259,7 @@ def test_conv_transpose(case, dtype, level, guarded):
         assert (np.abs(out - (scatter(x, w) + bias)) <= TOLERANCE[dtype] * size).all()
 
 
-KINDS = ["conv", "depthwise", "transpose", "merged"]
+KINDS = ["conv", "depthwise", "framed", "transpose", "merged"]
 
 
 @pytest.mark.parametrize("narrow", [False, True])
@@ -238,14 +267,15 @@ KINDS = ["conv", "depthwise", "transpose", "merged"]
 def test_epilogue(kind, narrow, level):
     """Operands of each kind meet the right elements; the last step may narrow to f16."""
     ew = kernels.table(level).ew
-    c, oc, ldo = 20, 20 if kind == "depthwise" else 35, 40
-    groups = c if kind == "depthwise" else 1
+    c, oc, ldo = 20, 20 if kind in ("depthwise", "framed") else 35, 40
+    groups = c if kind in ("depthwise", "framed") else 1
     if kind == "merged":
         ldo = oc = 3
         s = gemm_conv.conv_transpose_shape((2, 9, 31, c), oc, (2, 2), strides=(2, 2))
     else:
         shape = gemm_conv.conv_transpose_shape if kind == "transpose" else gemm_conv.conv_shape
-        s = shape((2, 9, 31, c), oc, (3, 3), strides=(2, 2), pads=(1, 1, 1, 1), groups=groups)
+        k = 7 if kind == "framed" else 3
+        s = shape((2, 9, 31, c), oc, (k, k), strides=(2, 2), pads=(k // 2,) * 4, groups=groups)
     x, w = random(2, 1, 9, 31, c), random(oc, *s.kernel, s.c)
     bias, row = random(oc), random(oc) + 1
     full = random(s.rows, oc + 3)
@@ -253,6 +283,7 @@ def test_epilogue(kind, narrow, level):
     plan, pack = {
         "conv": (gemm_conv.plan_conv, gemm_conv.plan_pack_conv),
         "depthwise": (gemm_conv.plan_depthwise, None),
+        "framed": (gemm_conv.plan_depthwise, None),
         "transpose": (gemm_conv.plan_conv_transpose, gemm_conv.plan_pack_conv_transpose),
         "merged": (gemm_conv.plan_conv_transpose, gemm_conv.plan_pack_conv_transpose),
     }[kind]

@@ -237,6 +237,7 @@ ALONE = {
     "volume": ((1, 4, 5, 9, 100), (3, 3, 3), {}, "conv_planes.f32@nchw"),
     "grouped": ((1, 24, 20, 48), (3, 3), {"groups": 6}, "conv_planes.f32@nchw"),
     "depthwise": ((1, 24, 20, 48), (3, 3), {"groups": 24, "strides": 2}, "conv_direct.f32@nchw"),
+    "wide depthwise": ((2, 24, 12, 13), (7, 7), {"groups": 24}, "conv_depthwise.f32@nchw"),
     "small depthwise": ((2, 24, 7, 9), (3, 3), {"groups": 24}, "conv_masked.f32@nchw"),
     "1-D": ((1, 70, 300), (3,), {}, "conv_planes.f32@nchw"),
 }

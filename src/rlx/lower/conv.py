@@ -127,6 +127,9 @@ def lower_conv_alone(ctx: Context, node: Node) -> None:
         pack = conv_planes.plan_pack(shape, ctx.isa)
         kernel = packed(ctx, w, Transform(pack.kernel, pack.attrs, conv_planes.packed_bytes(shape, ctx.isa),
                                           pack.extent, (pack.kernel, ctx.isa, weight, at.groups)))
+    elif conv_first.in_lanes(shape, ctx.isa):
+        plan = conv_first.plan_planes(shape, clamp=clamp, steps=steps, level=ctx.isa)
+        kernel = packed(ctx, w, depthwise_weights(weight, w.dtype))
     else:
         few = conv_first.plan_masked if conv_first.keeps_size(shape, ctx.isa) else conv_first.plan_conv
         plan, kernel = few(shape, clamp=clamp, steps=steps, level=ctx.isa), ctx.operand(w)

@@ -106,3 +106,22 @@ def plan_masked(
     }
     grain = max(1, math.trunc(extent * gemm.task_ns() / cost))
     return Plan("conv_masked.f32@nchw", attrs, extent, grain if grain < extent else 0, work, math.trunc(cost))
+
+
+def in_lanes(s: ConvShape, level: str | None = None) -> bool:
+    """Whether `conv_depthwise.f32@nchw` is for it: depthwise, with more taps than masks are for."""
+    few = math.prod(s.kernel) <= _MOST_TAPS or s.groups < gemm.panel("f32", level)[1] or s.kernel[1] == 1
+    return not few and gemm_conv.framed(s, level)[0] > 0
+
+
+def plan_planes(
+    s: ConvShape, *, clamp: tuple[float, float] | None = None, steps: Sequence[Step] = (), level: str | None = None
+) -> Plan:
+    """Plan `conv_depthwise.f32@nchw`; arguments of the thunk as in `plan_conv`, the weights as [k_h, k_w, groups]."""
+    isa = gemm.level_of("conv_depthwise.f32@nchw", level)
+    rows, work = gemm_conv.framed(s, level)
+    extent = s.batch * -(-s.groups // gemm.panel("f32", level)[1])
+    cost = s.rows * s.groups * (s.depth * 2.0 / (costs.of(isa).flops * 0.4) + 0.3)
+    attrs = gemm_conv.plane_geometry(s) | {"rows": rows, **gemm.thread_attrs(work, clamp, steps)}
+    grain = max(1, math.trunc(extent * gemm.task_ns() / max(1.0, cost)))
+    return Plan("conv_depthwise.f32@nchw", attrs, extent, grain if grain < extent else 0, work, math.trunc(cost) + 60)

@@ -26,6 +26,10 @@ from rlx.lower.gemm import (
 from rlx.lower.program import AttrValue
 from rlx.records import record, replace
 
+_FEW_TAPS = 25  # of a depthwise convolution, at most two of whose pixels at either end of a line miss taps
+_FRAMED_BYTES = 64 * 1024  # lines of a vector of channels between zeros
+_FEW_ROWS = 4  # for which as many lines are no longer worth a copy
+
 
 @record(eq=False)
 class ConvShape:
@@ -233,12 +237,35 @@ def plan_depthwise(
     isa = level_of(name, level)
     narrow = out_size is not None and out_size != size
     work = -(-14 * s.groups * s.oc * size // 64) * 64 if narrow else 0
-    attrs = conv_geometry(s, ldi, ldo) | tail_attrs(size, work, clamp, steps, out_size)
+    rows = 0
+    if dtype == "f32" and not narrow and math.prod(s.kernel) > _FEW_TAPS:
+        rows, work = framed(s, level)
+    attrs = conv_geometry(s, ldi, ldo) | {"rows": rows} | tail_attrs(size, work, clamp, steps, out_size)
     channels = s.groups * s.oc
     cost = s.rows * channels * size / 4 * (s.depth * 2.0 / (costs.of(isa).flops * 0.4) + 0.1)
     extent = s.batch * s.out[0] * s.out[1]
-    grain = max(1, math.trunc(extent * task_ns() / max(1.0, cost)))
+    grain = max(1, rows, math.trunc(extent * task_ns() / max(1.0, cost)))
     return Plan(name, attrs, extent, grain if grain < extent else 0, work, math.trunc(cost) + 60)
+
+
+def framed(s: ConvShape, level: str | None = None) -> tuple[int, int]:
+    """Output rows of a depthwise convolution from lines that are copied between zeros, and the bytes of those and of
+    the weights for one vector of channels; 0 and 0 where that is not to be done."""
+    lane_bytes = 4 * panel("f32", level)[1]
+    plane = s.in_[0] == s.out[0] == s.kernel[0] == 1 and s.pads[0] == 0 and min(s.out) > 0
+    if not plane or s.oc != 1 or s.c != 1:
+        return 0, 0
+    reach, span = ((s.kernel[i] - 1) * s.dilations[i] + 1 for i in (1, 2))
+    span += (s.out[2] - 1) * s.strides[2]
+    lines = _FRAMED_BYTES // (span * lane_bytes)
+    if s.in_[1] <= lines:
+        rows = s.out[1]
+    elif lines < reach + s.strides[1] * min(s.out[1] - 1, _FEW_ROWS - 1):
+        return 0, 0
+    else:
+        rows = -(-s.out[1] // -(-s.out[1] // ((lines - reach) // s.strides[1] + 1)))
+    held = min(s.in_[1], (rows - 1) * s.strides[1] + reach)
+    return rows, -(-(held * span + math.prod(s.kernel)) * lane_bytes // 64) * 64
 
 
 def conv_transpose_shape(

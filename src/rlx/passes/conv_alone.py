@@ -24,6 +24,7 @@ _MOST_TAPS = 1024
 _FEW_TAPS = 25  # of planes that keep their size
 _PIXELS_PER_TAP = 5
 _FEW_CHANNELS = 8
+_MANY_GROUPS = 16  # that fill a vector
 _FEW_WEIGHTS = 1 << 14
 
 
@@ -107,6 +108,9 @@ def _shape_profits(c: int, oc: int, kernel: list[int], g: Geometry, pixels: list
     if taps == 1 and g.groups == 1:
         return math.prod(pixels) >= _MANY_PIXELS
     if c == oc == 1 and same and taps <= _FEW_TAPS and math.prod(pixels) >= _PIXELS_PER_TAP * taps:
+        return True
+    wide = len(kernel) == 2 and c == oc == 1 and _FEW_TAPS < taps <= _MOST_TERMS
+    if wide and kernel[0] > 1 and line < _LONGEST_LINE[2] and g.groups >= _MANY_GROUPS:
         return True
     if line < _LONG_LINE or taps > _MOST_TAPS:
         return False

@@ -1,11 +1,11 @@
 /* Template: depthwise convolution, channels last. See conv_depthwise.c. */
 #include "conv_attrs.h"
 
-#define DEPTHWISE_LAYOUT CONV_LAST_HEAD "out_size " CONV_TAIL
+#define DEPTHWISE_LAYOUT CONV_LAST_HEAD "out_size rows " CONV_TAIL
 
 typedef struct NAME(depthwise) {
     int64_t batch, groups, c, oc, ldi, ldo, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
-    int64_t out_size, work_stride, clamp;
+    int64_t out_size, rows, work_stride, clamp;
     T lo, hi;
     int64_t channels; /* of the output: groups * oc */
 } NAME(depthwise);
@@ -119,15 +119,87 @@ static inline void NAME(valid)(int64_t at, int64_t k, int64_t d, int64_t n, int6
         *hi = *lo = 0;
 }
 
+/* n <= W channels of the input lines [from, to) of an image, each framed by `frame` zeros that are there already. */
+static void NAME(fetch_lines)(const NAME(depthwise) *p, const T *in, int64_t from, int64_t to, int64_t frame,
+                              int64_t span, int64_t n, T *lines) {
+    const int64_t width = p->in[2] < span - frame ? p->in[2] : span - frame;
+    for (int64_t y = from; y < to; y++) {
+        const T *src = in + y * p->in[2] * p->ldi;
+        T *dst = lines + ((y - from) * span + frame) * W;
+        for (int64_t x = 0; x < width; x++)
+            *(VU *)(dst + x * W) = n < W ? NAME(rlx_load_part)(src + x * p->ldi, n) : LOAD(src + x * p->ldi);
+    }
+}
+
+/* The output rows [lo, hi) of an image, W channels after the other, from lines and weights beside one another. */
+static void NAME(padded_rows)(const NAME(depthwise) *p, const T *in, const T *weights, const T *bias, T *out, T *work,
+                              int64_t lo, int64_t hi) {
+    const int64_t taps = p->kernel[1] * p->kernel[2], reach = (p->kernel[1] - 1) * p->dilation[1] + 1;
+    const int64_t span = (p->out[2] - 1) * p->stride[2] + (p->kernel[2] - 1) * p->dilation[2] + 1;
+    const int64_t frame = p->pad[2] < span ? p->pad[2] : span;
+    const int64_t top = lo * p->stride[1] - p->pad[1], bottom = (hi - 1) * p->stride[1] - p->pad[1] + reach;
+    const int64_t from = top < 0 ? 0 : top < p->in[1] ? top : p->in[1];
+    const int64_t to = bottom < from ? from : bottom < p->in[1] ? bottom : p->in[1];
+    T *lines = work + taps * W;
+    memset(lines, 0, (size_t)((to - from) * span * W) * sizeof(T));
+    NAME(depthwise) q = *p;
+    q.ldi = W, q.in[2] = span;
+    for (int64_t ch = 0; ch < p->channels; ch += W) {
+        const int64_t n = p->channels - ch < W ? p->channels - ch : W;
+        q.channels = n;
+        for (int64_t k = 0; k < taps; k++)
+            memcpy(work + k * n, weights + k * p->channels + ch, (size_t)n * sizeof(T));
+        NAME(fetch_lines)(p, in + ch, from, to, frame, span, n, lines);
+        NAME(tile) tile = {.p = &q, .w = work, .bias = bias ? bias + ch : NULL, .ldc = p->ldo, .hi = {1, 0}};
+        for (int64_t row = lo; row < hi; row++) {
+            const int64_t ih = row * p->stride[1] - p->pad[1];
+            NAME(valid)(ih, p->kernel[1], p->dilation[1], p->in[1], &tile.lo[1], &tile.hi[1]);
+            for (int64_t x = 0; x < p->out[2]; x += tile.px) {
+                tile.px = rlx_tile_rows(p->out[2], PX_MAX, x);
+                tile.x = lines + ((ih - from) * span + x * p->stride[2]) * W;
+                tile.c = out + (row * p->out[2] + x) * p->ldo + ch;
+                NAME(widths)[tile.px](&tile, 0);
+            }
+        }
+    }
+}
+
+/* Items by `rows` of an image. */
+static int NAME(padded_run)(const NAME(depthwise) *p, const rlx_thunk *t, const rlx_frame *f, const int64_t *steps,
+                            int64_t n_steps, int64_t lo, int64_t hi) {
+    const T *bias = (const T *)RLX_OPT(t, f, 3);
+    T *work = (T *)(RLX_PTR(t, f, 4) + f->tid * p->work_stride);
+    for (int64_t i = lo, end; i < hi; i = end) {
+        const int64_t image = i / p->out[1], row = i % p->out[1], plane = p->out[1] * p->out[2];
+        const int64_t left = p->out[1] - row < hi - i ? p->out[1] - row : hi - i;
+        end = i + (left < p->rows ? left : p->rows);
+        T *out = (T *)RLX_PTR(t, f, 2) + image * plane * p->ldo;
+        NAME(padded_rows)(p, (const T *)RLX_PTR(t, f, 0) + image * p->in[1] * p->in[2] * p->ldi,
+                          (const T *)RLX_PTR(t, f, 1), bias, out, work, row, row + end - i);
+        if (n_steps) {
+            const int64_t pixel = i * p->out[2];
+            char *at = (char *)((T *)RLX_PTR(t, f, 2) + pixel * p->ldo);
+            const rlx_epi_tile e = {at, at, p->ldo, p->ldo, sizeof(T), sizeof(T), (end - i) * p->out[2], p->channels,
+                                    pixel, 1, 0, pixel * p->ldo};
+            const int status = rlx_epilogue(t, f, steps, n_steps, &e);
+            if (status)
+                return status;
+        }
+    }
+    return RLX_OK;
+}
+
 /* An item is an output row. */
 static int NAME(depthwise_run)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
     const int64_t *at = t->attrs;
     NAME(depthwise) p;
-    memcpy(&p, at, 27 * sizeof(int64_t));
-    p.lo = (T)RLX_F(at, 27), p.hi = (T)RLX_F(at, 28);
+    memcpy(&p, at, 28 * sizeof(int64_t));
+    p.lo = (T)RLX_F(at, 28), p.hi = (T)RLX_F(at, 29);
     p.channels = p.groups * p.oc;
-    const int64_t *steps = RLX_LIST(at, 29);
-    int64_t n_steps = RLX_COUNT(at, 29);
+    const int64_t *steps = RLX_LIST(at, 30);
+    int64_t n_steps = RLX_COUNT(at, 30);
+    if (p.rows)
+        return NAME(padded_run)(&p, t, f, steps, n_steps, lo, hi);
     const T *in = (const T *)RLX_PTR(t, f, 0);
     NAME(tile) tile = {.p = &p, .w = (const T *)RLX_PTR(t, f, 1),
                        .bias = (const T *)RLX_OPT(t, f, 3), .ldc = p.ldo};

@@ -88,6 +88,31 @@ static void conv_int8(rlx_claim *c) {
     rlx_epilogue_bounds(c, 35, 9, g.pixels_out, all, span, out, out);
 }
 
+/* Elements of the weights and of the framed lines under `rows` output rows of a vector of channels. */
+static int64_t framed(rlx_claim *c, const geometry *g, int64_t rows) {
+    rlx_must(c, g->oc == 1 && g->in[0] == 1 && g->out[0] == 1 && g->kernel[0] == 1 && g->pad[0] == 0 &&
+                    g->kernel[1] >= 1 && g->kernel[2] >= 1 && g->out[2] >= 1 && rows >= 1,
+             "framed lines must be of one plane");
+    if (c->why)
+        return 0;
+    const int64_t under = rlx_add(rlx_mul(rows - 1, g->stride[1]), (g->kernel[1] - 1) * g->dilation[1] + 1);
+    const int64_t span = rlx_add(rlx_mul(g->out[2] - 1, g->stride[2]), (g->kernel[2] - 1) * g->dilation[2] + 1);
+    return rlx_mul(rlx_add(rlx_mul(rlx_less(under, g->in[1]), span), g->taps), lanes(c));
+}
+
+/* Channels first. */
+static void depthwise_planes(rlx_claim *c) {
+    const geometry g = geometry_of(c, 1);
+    const int64_t planes = rlx_mul(g.batch, g.groups), in = rlx_product(g.in, 3), plane = rlx_product(g.out, 3);
+    rlx_extent(c, rlx_mul(g.batch, rlx_ceil(g.groups, lanes(c))));
+    rlx_reads(c, 0, rlx_mul(planes, in), 4);
+    rlx_reads(c, 1, rlx_mul(g.taps, g.groups), 4);
+    rlx_writes(c, 2, rlx_mul(planes, plane), 4);
+    rlx_may_read(c, 3, g.groups, 4);
+    rlx_works(c, 4, rlx_at(c, 23), rlx_mul(4, framed(c, &g, rlx_at(c, 22))));
+    rlx_epilogue_bounds(c, 27, 5, planes, plane, rlx_mul(planes, plane), 4, 4);
+}
+
 static void depthwise(rlx_claim *c) {
     const geometry g = geometry_of(c, 0);
     const int64_t all = rlx_mul(g.groups, g.oc), out = rlx_at(c, 24), span = rlx_span(all, g.pixels_out, g.ldo);
@@ -98,9 +123,14 @@ static void depthwise(rlx_claim *c) {
     rlx_reads(c, 1, rlx_mul(g.taps, all), c->size);
     rlx_writes(c, 2, span, out);
     rlx_may_read(c, 3, all, c->size);
+    const int64_t rows = rlx_at(c, 25);
     if (out != c->size)
-        rlx_works(c, 4, rlx_at(c, 25), rlx_mul3(PX_MAX, all, c->size));
-    rlx_epilogue_bounds(c, 29, 5, g.pixels_out, all, span, c->size, out);
+        rlx_works(c, 4, rlx_at(c, 26), rlx_mul3(PX_MAX, all, c->size));
+    if (rows) {
+        rlx_must(c, out == c->size, "framed lines must not be narrowed");
+        rlx_works(c, 4, rlx_at(c, 26), rlx_mul(framed(c, &g, rows), c->size));
+    }
+    rlx_epilogue_bounds(c, 30, 5, g.pixels_out, all, span, c->size, out);
 }
 
 /* attrs: batch C ldi ldo, two each of in out k stride dilation pad, work_stride ... */
@@ -373,7 +403,8 @@ static void conv_spread(rlx_claim *c) {
 const rlx_bounds_row rlx_bounds_bounds_conv[] = {
     {"conv", LAST "mc nc kc out_size work_stride " CLAMP, conv},
     {"conv", LAST "mc nc work_stride " RLX_INT8_POST_LAYOUT "steps:*", conv_int8},
-    {"conv_depthwise", LAST "out_size work_stride " CLAMP, depthwise},
+    {"conv_depthwise", LAST "out_size rows work_stride " CLAMP, depthwise},
+    {"conv_depthwise", FIRST "rows work_stride " CLAMP, depthwise_planes},
     {"conv_depthwise",
      "batch C ldi ldo in_h in_w out_h out_w k_h k_w stride_h stride_w dilation_h dilation_w pad_h pad_w work_stride "
      RLX_INT8_POST_LAYOUT "steps:*", depthwise_int8},

@@ -6,9 +6,14 @@
  *   input   [batch, in_d, in_h, in_w, ldi]: `groups` channels used of each pixel
  *   weights [k_d, k_h, k_w, groups * OC]: as they are, not packed
  *   out     [batch, out_d, out_h, out_w, ldo]; output channel o reads input channel o / OC
- *   attrs as in conv_f32.c without blocks (C is 1); workspace only when the last step narrows:
- *   PX_MAX * groups * OC elements a thread. extent: batch * out_d * out_h (an item is an
- *   output row).
+ *   attrs as in conv_f32.c without blocks (C is 1), and rows: 0, or of how many output rows the lines are copied
+ *   first (one plane, OC 1). Workspace only then, and when the last step narrows (PX_MAX * groups * OC elements a
+ *   thread). extent: batch * out_d * out_h (an item is an output row).
+ *
+ * conv_depthwise.f32@nchw
+ *   args as above; input [batch, groups, in_h, in_w], weights [k_h, k_w, groups], out [batch, groups, out_h, out_w]
+ *   attrs as in conv_first.c and rows: of how many output rows the lines are held at a time
+ *   extent: batch * ceil(groups / W). workspace per thread: a vector per tap, and per pixel of those lines, framed
  *
  * conv_depthwise.int8@nhwc
  *   args as conv.int8@nhwc (conv_int8.c), weights [k_h, k_w, C] as they are; one plane
@@ -30,6 +35,11 @@
  * Measured, AVX-512, time of ONNX Runtime / ours: 3x3 112x112x32 2.2, 56x56x144 2.2,
  * 28x28x192 1.4, 14x14x576 1.6, 7x7x960 1.6, 112x112x96 stride 2 2.3; 5x5 14x14x240 1.3;
  * multiplier 2 28x28x64 2.5. 8 bits: 112x112x32 1.26, 14x14x576 1.03, 7x7x960 1.16.
+ * With more than 25 taps most pixels miss some at an edge, and lines of many channels fall into few sets of the
+ * first cache. Then the lines under a few output rows are copied first, a vector of channels after the other,
+ * between zeros: 7x7 at 14x14x384 102 to 67 us, 7x7x768 63 to 40. Channels first they are transposed meanwhile, and
+ * the sums transposed back: 7x7 at 96x56x56 from 560 us (along lines, conv_first.c) to 360 (ONNX Runtime 396),
+ * 768x7x7 from 83 to 50 (57).
  * The 8-bit kernel runs on the float one: for 128 channels at a time, a - a_zero
  * under a tile goes to a patch of floats in the first cache. Sums of up to 256
  * products of 9-bit integers are exact in float, so the result is exact.
@@ -63,6 +73,10 @@ enum { PX_MAX = RLX_VREGS == 32 ? 14 : 8 };
 #undef WIDTHS
 #undef DEPTHWISE_LAYOUT
 #include "depthwise_driver.h"
+
+#undef T
+#define T float
+#include "depthwise_planes.h"
 
 /* ---------------------------------------------------------------------- 8 bits */
 
@@ -186,6 +200,7 @@ static int depthwise_int8(const rlx_thunk *t, const rlx_frame *f, int64_t lo, in
 const rlx_kernel_row rlx_rows_conv_depthwise[] = {
     {"conv_depthwise.f32@nhwc", depthwise_run_f32, DEPTHWISE_LAYOUT, 0},
     {"conv_depthwise.f64@nhwc", depthwise_run_f64, DEPTHWISE_LAYOUT, 0},
+    {"conv_depthwise.f32@nchw", depthwise_planes, DEPTHWISE_PLANES_LAYOUT, 0},
     {"conv_depthwise.int8@nhwc", depthwise_int8, INT8_LAYOUT, 0},
     {NULL, NULL, NULL, 0},
 };

@@ -40,6 +40,7 @@
 #include <math.h>
 
 #include "abi.h"
+#include "planes.h"
 #include "rows.h"
 
 #define SPAN 1024 /* longest folded row on the stack */
