@@ -1,8 +1,9 @@
 /* Bounds of Fourier transforms: see bounds.h. The plan is read as fft.inc reads it. */
 #include "bounds.h"
+#include "fft_ways.h"
 #include "lanes.h"
 
-enum { GROUP = 16, MAX_RADIX = 31, LANES_LIMIT = 12288, BLOCKED_FROM = 90000, PLANE_GAP = 144 };
+enum { GROUP = 16, MAX_RADIX = 31, BLOCKED_FROM = 90000, PLANE_GAP = 144 };
 
 typedef struct plan {
     int64_t n, core, first, second, points, table; /* table: elements of the constant operand */
@@ -64,7 +65,7 @@ static void common(rlx_claim *c, const plan *p, int table, int ws, int64_t strid
     int64_t work = 4 * ((most + 15) / 16 * 16 + PLANE_GAP);
     if (p->first && 4 * p->core * size > BLOCKED_FROM)
         work += 4 * ((p->first > p->second ? p->first : p->second) * 2 * vn + PLANE_GAP);
-    if (p->core * RLX_VB <= LANES_LIMIT && 4 * most * vn > work)
+    if (rlx_fft_side_by_side(p->core, RLX_VB) && 4 * most * vn > work)
         work = 4 * most * vn;
     rlx_reads(c, table, p->table, size);
     rlx_works(c, ws, stride, rlx_mul(work, size));
