@@ -9,13 +9,15 @@
  * more than threads, and scratch for it; no more than `threads` of them run at a time.
  *
  * What changes hands: 290 ns are a round trip of a cache line between two cores here, so a job is told in one line
- * per worker (rlx_post), which the caller writes without waiting for it: its first chunk is its own before others may
- * look, and nothing that empties the store buffer stands before it. The worker's line is then its own: to join, to
- * take chunks and to say that it is done stay within its cache unless somebody steals or waits. A post is
+ * per part (rlx_post), which the caller writes without waiting for it: its first chunk is its own before others may
+ * look, and nothing that empties the store buffer stands before it. Whoever joins has the line to himself: to take
+ * chunks and to say that it is done stay within its cache unless somebody steals or waits. A post is
  *     OPEN    may be joined; the caller may close it
- *     JOINED  by its worker alone, which reads the rest of the line now: nobody writes it before DONE
+ *     JOINED  by one worker, which reads the rest of the line now: nobody writes it before DONE
  *     DONE    what the worker did can be seen
- * with the number of the job, so that a worker that slept through jobs joins none that is over.
+ * with the number of the job, so that a worker that slept through jobs joins none that is over. A worker looks at the
+ * post of its number all the time, and at the others every 200 ns: which of two workers runs, when others want the
+ * processors too, is for the system to say.
  *
  * Workers spin only while a run that wants threads goes on, for IDLE_NS without a job, and for SPIN_NS after the run;
  * then they sleep, each on its own futex. One run at a time owns the pool; another that asks meanwhile runs on its
@@ -54,8 +56,15 @@ typedef struct rlx_post {
     int64_t first, end;        /* items of the job */
     int64_t unit;              /* what is handed out, a multiple of the grain */
     uint32_t least;            /* units of the smallest chunk */
-    int32_t parts;             /* posts of the job, with those of spares */
+    int16_t parts;             /* posts of the job, with those of spares */
+    _Atomic int16_t who;       /* has joined; 0: not known yet */
 } rlx_post;
+
+/* What became of a part. */
+typedef struct rlx_outcome {
+    _Alignas(64) int32_t status;
+    rlx_error error;
+} rlx_outcome;
 
 typedef struct rlx_pool {
     pthread_mutex_t lock;      /* guards growing */
@@ -63,15 +72,17 @@ typedef struct rlx_pool {
     int fork_hook;
     cpu_set_t allowed;         /* processors that workers were made for */
     unsigned fp_mode;          /* of the run */
-    int threads;               /* participants of the job, the caller among them */
+    _Atomic int32_t threads;   /* participants of the job, the caller among them */
+    int missing;               /* somebody who was awake did not come to the last job */
     uint64_t job;              /* its number */
     int64_t jobs, helped;      /* of the run; those in which a worker took part */
     _Alignas(128) _Atomic int32_t busy; /* owned by a run: workers spin */
     _Alignas(128) _Atomic uint32_t done; /* the caller waits for it to change */
     _Atomic int32_t waiting;   /* the caller sleeps on `done` */
     _Atomic int32_t failed;    /* stop */
-    rlx_post posts[RLX_MAX_THREADS + 1]; /* 0: the caller's part; i + 1: worker i */
-    rlx_seat seats[RLX_MAX_THREADS + 1];
+    rlx_post posts[RLX_MAX_THREADS + 1]; /* 0: the caller's part */
+    rlx_outcome outcomes[RLX_MAX_THREADS + 1]; /* of the same */
+    rlx_seat seats[RLX_MAX_THREADS + 1]; /* 0: the caller; others: workers */
 } rlx_pool;
 
 static rlx_pool rlx_the_pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -112,9 +123,9 @@ static inline int rlx_pool_chunk(const rlx_post *job, const rlx_frame *f, uint32
 static void rlx_pool_survey(rlx_pool *p, int64_t *looked);
 
 /* Work until no part has anything left; `looked`: the caller, which looks at the others meanwhile. */
-static int rlx_pool_work(rlx_pool *p, int self, const rlx_post *job, const rlx_frame *f, int64_t *looked) {
+static int rlx_pool_work(rlx_pool *p, const rlx_post *job, const rlx_frame *f, int64_t *looked) {
     uint32_t lo, hi;
-    int parts = job->parts;
+    int parts = job->parts, self = (int)(job - p->posts);
     for (int k = 0; k < parts;) {
         int at = self + k < parts ? self + k : self + k - parts;
         if (!rlx_pool_take(&p->posts[at], job->least, k == 0, &lo, &hi)) {
@@ -137,13 +148,15 @@ static int rlx_pool_work(rlx_pool *p, int self, const rlx_post *job, const rlx_f
 /* A worker's part of a job; it has joined. */
 static void rlx_pool_join(rlx_pool *p, rlx_post *post, rlx_seat *seat, int self, uint64_t gate) {
     rlx_frame mine = *atomic_load_explicit(&post->frame, memory_order_relaxed);
-    memset(&seat->error, 0, sizeof(seat->error));
+    rlx_outcome *outcome = &p->outcomes[post - p->posts];
+    memset(&outcome->error, 0, sizeof(outcome->error));
     mine.tid = self;
-    mine.error = &seat->error;
+    mine.error = &outcome->error;
     rlx_fp_set(p->fp_mode);
     rlx_note_cpu(seat);
-    atomic_store_explicit(&seat->working, 1, memory_order_release);
-    seat->status = rlx_pool_work(p, self, post, &mine, NULL);
+    atomic_store_explicit(&seat->working, 1, memory_order_relaxed);
+    atomic_store_explicit(&post->who, (int16_t)self, memory_order_release);
+    outcome->status = rlx_pool_work(p, post, &mine, NULL);
     atomic_store_explicit(&seat->working, 0, memory_order_relaxed);
     atomic_store(&post->gate, gate - RLX_OPEN + RLX_DONE);
     if (atomic_load(&p->waiting)) {
@@ -153,10 +166,19 @@ static void rlx_pool_join(rlx_pool *p, rlx_post *post, rlx_seat *seat, int self,
     rlx_take_mask(seat, atomic_load_explicit(&seat->cpu, memory_order_relaxed));
 }
 
-static void rlx_pool_sleep(rlx_post *post, rlx_seat *seat) {
+/* The number of a post that may be joined, or 0. */
+static inline int rlx_pool_find(rlx_pool *p, int self) {
+    int threads = atomic_load_explicit(&p->threads, memory_order_relaxed);
+    for (int i = 1; i <= threads && self <= threads; i++)
+        if (atomic_load(&p->posts[i].gate) % RLX_STATES == RLX_OPEN)
+            return i;
+    return 0;
+}
+
+static void rlx_pool_sleep(rlx_pool *p, rlx_seat *seat, int self) {
     atomic_store(&seat->sleeping, 1);
     /* who opens a post looks at `sleeping` afterwards */
-    while (atomic_load(&post->gate) % RLX_STATES != RLX_OPEN && atomic_load(&seat->sleeping))
+    while (!rlx_pool_find(p, self) && atomic_load(&seat->sleeping))
         rlx_futex_wait(&seat->sleeping, 1, -1);
     atomic_store(&seat->sleeping, 0);
 }
@@ -164,13 +186,15 @@ static void rlx_pool_sleep(rlx_post *post, rlx_seat *seat) {
 static void *rlx_pool_main(void *arg) {
     rlx_pool *p = &rlx_the_pool;
     int self = (int)(intptr_t)arg;
-    rlx_post *post = &p->posts[self];
     rlx_seat *seat = &p->seats[self], *caller = &p->seats[0];
     int64_t since = rlx_pool_now(), idle_limit = RLX_IDLE_NS;
     unsigned rounds = 0;
+    int which = self;
     atomic_store(&seat->tid, rlx_gettid());
     for (;;) {
+        rlx_post *post = &p->posts[which];
         uint64_t gate = atomic_load_explicit(&post->gate, memory_order_relaxed);
+        which = self;
         if (gate % RLX_STATES == RLX_OPEN) {
             /* on their way while the line changes hands; they may be of another job */
             const char *frame = (const char *)atomic_load_explicit(&post->frame, memory_order_relaxed);
@@ -188,6 +212,9 @@ static void *rlx_pool_main(void *arg) {
         RLX_PAUSE();
         if (++rounds & 15)
             continue;
+        if ((which = rlx_pool_find(p, self)))
+            continue;
+        which = self;
         rlx_take_mask(seat, atomic_load_explicit(&seat->cpu, memory_order_relaxed));
         rlx_note_cpu(seat);
         int64_t idle = rlx_pool_now() - since;
@@ -196,14 +223,14 @@ static void *rlx_pool_main(void *arg) {
         int active = atomic_load_explicit(&p->busy, memory_order_relaxed);
         if (idle > (active ? idle_limit : RLX_SPIN_NS)) {
             rlx_settle_mask(seat);
-            rlx_pool_sleep(post, seat);
+            rlx_pool_sleep(p, seat, self);
             since = rlx_pool_now();
             idle_limit = RLX_SPARE_NS; /* until it is let in, it is a spare */
         } else if (active && self == 1 && atomic_load(&caller->working) &&
                    rlx_is_stalled(atomic_load(&caller->tid), RLX_LOOK_NS) && atomic_load(&caller->working) &&
-                   rlx_give_core(caller)) {
+                   rlx_give_core(caller, NULL)) {
             rlx_settle_mask(seat);
-            rlx_pool_sleep(post, seat);
+            rlx_pool_sleep(p, seat, self);
             since = rlx_pool_now();
         }
     }
@@ -212,14 +239,29 @@ static void *rlx_pool_main(void *arg) {
 
 /* -- the caller -------------------------------------------------------------- */
 
-/* Start a worker on what its post says. A worker that shares the caller's processor would wait for the caller to end:
- * kernels wake threads there where no other processor is idle, as when another library's threads spin. */
-static inline void rlx_pool_wake(rlx_pool *p, rlx_seat *seat, int cpu) {
-    int asleep = atomic_load(&seat->sleeping) != 0;
-    if (atomic_load_explicit(&seat->avoids, memory_order_relaxed) != cpu)
+/* See to it that as many workers are awake as a job wants, on other processors than the caller's: one that shares it
+ * would wait for the caller to end, and kernels wake threads there where no other processor is idle, as when another
+ * library's threads spin. Returns how many had to be woken. */
+static inline int rlx_pool_rouse(rlx_pool *p, int wanted, int cpu) {
+    int last = wanted + 1 < p->n_workers ? wanted + 1 : p->n_workers, woken = 0;
+    for (int i = 1; i <= last; i++) {
+        rlx_seat *seat = &p->seats[i];
+        int awake = !atomic_load_explicit(&seat->sleeping, memory_order_relaxed);
+        wanted -= awake;
+        if (awake && atomic_load_explicit(&seat->cpu, memory_order_relaxed) == cpu)
+            rlx_keep_off(seat, &p->allowed, cpu);
+    }
+    for (int i = 1; i <= last && wanted > 0; i++) {
+        rlx_seat *seat = &p->seats[i];
+        if (!atomic_load(&seat->sleeping))
+            continue;
         rlx_keep_off(seat, &p->allowed, cpu);
-    if (asleep && atomic_exchange(&seat->sleeping, 0))
-        rlx_futex_wake(&seat->sleeping, 1);
+        if (atomic_exchange(&seat->sleeping, 0))
+            rlx_futex_wake(&seat->sleeping, 1);
+        wanted--;
+        woken++;
+    }
+    return woken;
 }
 
 /* Tell a worker of the caller's job, and which units are its part. */
@@ -232,6 +274,7 @@ static inline void rlx_pool_tell(rlx_pool *p, rlx_post *post, uint64_t range) {
     post->unit = mine->unit;
     post->least = mine->least;
     post->parts = mine->parts;
+    atomic_store_explicit(&post->who, 0, memory_order_relaxed);
     atomic_store_explicit(&post->range, range, memory_order_relaxed);
     atomic_store_explicit(&post->gate, p->job * RLX_STATES + RLX_OPEN, memory_order_release);
 }
@@ -240,10 +283,10 @@ static inline void rlx_pool_tell(rlx_pool *p, rlx_post *post, uint64_t range) {
 static void rlx_pool_survey(rlx_pool *p, int64_t *looked) {
     int64_t now = rlx_pool_now(), passed = now - *looked;
     rlx_post *mine = &p->posts[0];
-    if (passed < RLX_SURVEY_NS || mine->parts > p->n_workers)
+    int threads = atomic_load_explicit(&p->threads, memory_order_relaxed), running = 0;
+    if (passed < RLX_SURVEY_NS || mine->parts > threads || mine->parts > p->n_workers)
         return;
-    int running = 0;
-    for (int i = 1; i < mine->parts; i++) {
+    for (int i = 1; i <= threads; i++) {
         rlx_seat *seat = &p->seats[i];
         if (!atomic_load_explicit(&seat->working, memory_order_acquire)) {
             seat->used = 0;
@@ -254,18 +297,16 @@ static void rlx_pool_survey(rlx_pool *p, int64_t *looked) {
         seat->used = used;
     }
     *looked = now;
-    if (running >= p->threads - 1)
+    if (running >= threads - 1)
         return;
-    int spare = mine->parts++;
-    rlx_pool_tell(p, &p->posts[spare], 0); /* it steals */
+    rlx_pool_tell(p, &p->posts[mine->parts++], 0); /* it steals */
     atomic_thread_fence(memory_order_seq_cst);
-    rlx_pool_wake(p, &p->seats[spare], atomic_load_explicit(&p->seats[0].cpu, memory_order_relaxed));
+    rlx_pool_rouse(p, threads, atomic_load_explicit(&p->seats[0].cpu, memory_order_relaxed));
 }
 
 /* Wait for a worker that has joined. */
 static void rlx_pool_wait(rlx_pool *p, int which) {
     rlx_post *post = &p->posts[which];
-    rlx_seat *seat = &p->seats[which];
     int64_t start = 0;
     for (unsigned rounds = 1;; rounds++) {
         if (atomic_load_explicit(&post->gate, memory_order_acquire) % RLX_STATES != RLX_JOINED)
@@ -278,9 +319,10 @@ static void rlx_pool_wait(rlx_pool *p, int which) {
         if (now - start < RLX_PATIENCE_NS)
             continue;
         uint32_t done = atomic_load(&p->done);
+        rlx_seat *seat = &p->seats[atomic_load(&post->who)]; /* 0, the caller's, is not working */
         if (atomic_load(&seat->working) && rlx_is_stalled(atomic_load(&seat->tid), RLX_LOOK_NS)) {
             atomic_store(&p->waiting, 1);
-            if (atomic_load(&post->gate) % RLX_STATES == RLX_JOINED && rlx_give_core(seat))
+            if (atomic_load(&post->gate) % RLX_STATES == RLX_JOINED && rlx_give_core(seat, &p->allowed))
                 rlx_futex_wait(&p->done, done, 1000000);
             atomic_store(&p->waiting, 0);
         }
@@ -311,8 +353,9 @@ static int rlx_pool_job(const rlx_thunk *t, const rlx_frame *f, int threads, int
     mine->end = hi;
     mine->unit = pack * grain;
     mine->least = (uint32_t)(least < finest ? finest : least < coarsest ? least : coarsest);
-    mine->parts = threads;
-    p->threads = threads;
+    mine->parts = (int16_t)threads;
+    if (atomic_load_explicit(&p->threads, memory_order_relaxed) != threads)
+        atomic_store_explicit(&p->threads, threads, memory_order_relaxed);
     p->job++;
     p->jobs++;
     if (part > RLX_SURVEY_NS)
@@ -331,40 +374,39 @@ static int rlx_pool_job(const rlx_thunk *t, const rlx_frame *f, int threads, int
         rlx_pool_tell(p, &p->posts[i], rlx_units((uint32_t)at, (uint32_t)next));
         at = next;
     }
-    for (int i = 1; i < threads; i++)
-        if (atomic_load_explicit(&p->seats[i].sleeping, memory_order_relaxed) ||
-            atomic_load_explicit(&p->seats[i].cpu, memory_order_relaxed) == cpu)
-            rlx_pool_wake(p, &p->seats[i], cpu);
+    /* Somebody who did not come to the last job has no processor. Kernels let who is woken run at once, but who has
+     * been displaced wait for milliseconds: so another one is woken. */
+    int woken = rlx_pool_rouse(p, threads - 1 + p->missing, cpu);
     int status = rlx_pool_chunk(mine, f, 0, (uint32_t)mark);
     if (status)
         rlx_pool_stop(p, threads);
     else {
         atomic_thread_fence(memory_order_seq_cst);
-        for (int i = 1; i < threads; i++) /* who fell asleep while the post was on its way */
-            if (atomic_load_explicit(&p->seats[i].sleeping, memory_order_relaxed))
-                rlx_pool_wake(p, &p->seats[i], cpu);
-        status = rlx_pool_work(p, 0, mine, f, looked ? &looked : NULL);
+        woken += rlx_pool_rouse(p, threads - 1, cpu); /* who fell asleep while the post was on its way */
+        status = rlx_pool_work(p, mine, f, looked ? &looked : NULL);
     }
     atomic_store_explicit(&seat->working, 0, memory_order_relaxed);
-    int alone = 1;
+    int came = 0;
     for (int i = 1; i < mine->parts; i++) {
         uint64_t gate = atomic_load_explicit(&p->posts[i].gate, memory_order_acquire);
         if (gate % RLX_STATES == RLX_OPEN &&
             atomic_compare_exchange_strong(&p->posts[i].gate, &gate, gate - RLX_OPEN + RLX_CLOSED))
             continue;
-        alone = 0;
+        came++;
         if (gate % RLX_STATES == RLX_JOINED)
             rlx_pool_wait(p, i);
     }
-    p->helped += !alone;
+    p->helped += came > 0;
+    p->missing = came < threads - 1 && !woken;
     rlx_take_mask(seat, -1);
     if (atomic_load_explicit(&p->failed, memory_order_relaxed)) {
         /* of several failures the one of the first part is told */
         atomic_store(&p->failed, 0);
-        for (int i = 1; i < mine->parts && !status; i++)
-            if (atomic_load_explicit(&p->posts[i].gate, memory_order_relaxed) == p->job * RLX_STATES + RLX_DONE &&
-                (status = p->seats[i].status))
-                *f->error = p->seats[i].error;
+        for (int i = 1; i < mine->parts && !status; i++) {
+            uint64_t gate = atomic_load_explicit(&p->posts[i].gate, memory_order_relaxed);
+            if (gate == p->job * RLX_STATES + RLX_DONE && (status = p->outcomes[i].status))
+                *f->error = p->outcomes[i].error;
+        }
     }
     return status;
 }

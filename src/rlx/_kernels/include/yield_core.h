@@ -28,7 +28,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include "abi.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #define RLX_PAUSE() __builtin_ia32_pause()
@@ -47,8 +46,6 @@ typedef struct rlx_seat {
     int64_t used;              /* its CPU time when the caller looked last */
     cpu_set_t mask;            /* what it had, valid while `moved` */
     _Alignas(128) _Atomic int32_t working; /* others wait for it */
-    int32_t status;            /* of its part of the last job */
-    rlx_error error;
 } rlx_seat;
 
 static inline int64_t rlx_pool_now(void) {
@@ -100,19 +97,20 @@ static inline int rlx_is_stalled(int32_t tid, int64_t ns) {
 
 enum { RLX_STAYS, RLX_MOVING, RLX_MOVED };
 
-/* Move a stalled thread to this thread's processor. The caller sleeps next. */
-static inline int rlx_give_core(rlx_seat *seat) {
+/* Move a stalled thread to this thread's processor. The caller sleeps next.
+ * `allowed`: processors that the other may use, or NULL: as its mask says. */
+static inline int rlx_give_core(rlx_seat *seat, const cpu_set_t *allowed) {
     int32_t tid = atomic_load(&seat->tid), stays = RLX_STAYS;
     int cpu = sched_getcpu(), given = 0;
     cpu_set_t one, mask;
     /* From here on the other neither sleeps nor leaves before this is settled. */
     if (cpu < 0 || tid == 0 || !atomic_compare_exchange_strong(&seat->moved, &stays, RLX_MOVING))
         return 0;
-    if (atomic_load(&seat->working) && !sched_getaffinity(tid, sizeof(mask), &mask) && CPU_ISSET(cpu, &mask)) {
+    if (atomic_load(&seat->working) && !sched_getaffinity(tid, sizeof(mask), &mask) && CPU_ISSET(cpu, allowed ? allowed : &mask)) {
         CPU_ZERO(&one);
         CPU_SET(cpu, &one);
         given = 1; /* with one processor it will run here as soon as we sleep */
-        if (CPU_COUNT(&mask) > 1) {
+        if (CPU_COUNT(&mask) > 1 || !CPU_ISSET(cpu, &mask)) {
             seat->mask = mask;
             if (!sched_setaffinity(tid, sizeof(one), &one)) {
                 atomic_store(&seat->moved, RLX_MOVED);
