@@ -6,12 +6,14 @@ which others define (`docs/reference/options.md` is made from the table).
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlx.errors import ConfigError
+from rlx.records import record
 
 
-class Variable(NamedTuple):
+@record(frozen=True)
+class Variable:
     """One variable.
 
     Attributes

@@ -102,30 +102,35 @@ def _misfit(cls: Any, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dic
 
 
 def _init_of(cls: Any, fields: tuple[Field, ...], names: tuple[str, ...]) -> Any:
-    # By the number of arguments, made when it is first met: names that may be given as keywords, fields set otherwise.
-    plans: dict[int, tuple[frozenset[str], tuple[Field, ...]]] = {}
+    # By the number of arguments and the names of the others, made when they are first met: what is set besides.
+    plans: dict[Any, tuple[list[tuple[str, Any]], list[tuple[str, Any]]]] = {}
     ends = hasattr(cls, "__post_init__")
     store = object.__setattr__
 
-    def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
+    def plan_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
         n = len(args)
-        plan = plans.get(n)
-        if plan is None:
-            given = names[:n]
-            plan = plans[n] = (frozenset(names[n:]), tuple(f for f in fields if f.name not in given))
-        if n > len(names) or (kwargs and not plan[0].issuperset(kwargs)):
+        if n > len(names) or (kwargs and not set(names[n:]).issuperset(kwargs)):
             raise _misfit(cls, names, args, kwargs)
+        rest = [f for f in fields if f.name not in kwargs and f.name not in names[:n]]
+        if any(f.init and f.default is f.factory for f in rest):  # others are set by `__post_init__`
+            raise _misfit(cls, names, args, kwargs)
+        return ([(f.name, f.default) for f in rest if f.default is not _MISSING],
+                [(f.name, f.factory) for f in rest if f.factory is not _MISSING])
+
+    def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        key = (len(args), *kwargs) if kwargs else len(args)
+        plan = plans.get(key)
+        if plan is None:
+            plan = plans[key] = plan_of(args, kwargs)
         for name, value in zip(names, args):  # noqa: B905 - the rest comes below
             store(self, name, value)
-        for f in plan[1]:
-            if f.name in kwargs:
-                store(self, f.name, kwargs[f.name])
-            elif f.factory is not _MISSING:
-                store(self, f.name, f.factory())
-            elif f.default is not _MISSING:
-                store(self, f.name, f.default)
-            elif f.init:  # others are set by `__post_init__`
-                raise _misfit(cls, names, args, kwargs)
+        if kwargs:
+            for name, value in kwargs.items():
+                store(self, name, value)
+        for name, value in plan[0]:
+            store(self, name, value)
+        for name, factory in plan[1]:
+            store(self, name, factory())
         if ends:
             self.__post_init__()
 

@@ -16,7 +16,7 @@ import marshal
 import os
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -81,6 +81,8 @@ class Startup:
         if package:
             spec.submodule_search_locations = [place]
         spec.has_location = True
+        if sys.pycache_prefix is None:  # as Python would work it out, for longer
+            spec.cached = f"{place}/__pycache__/{file[len(place) + 1:-3]}.{sys.implementation.cache_tag}.pyc"
         return spec
 
     def take(self, name: str) -> CodeType | None:
@@ -131,5 +133,7 @@ def install(folder: str) -> Startup | None:
         found = Startup(folder, path)
     except (OSError, ValueError, EOFError, TypeError):
         return None
-    sys.meta_path.insert(sys.meta_path.index(PathFinder), found)
+    # Behind what others have put first, before Python's own.
+    own = next(i for i, finder in enumerate(sys.meta_path) if finder is PathFinder or finder is BuiltinImporter)
+    sys.meta_path.insert(own, found)
     return found

@@ -33,10 +33,13 @@ class Table(dict[K, V]):
         super().__init__()
         self.package = package
         self.index = index
-        self._modules: dict[K, list[str]] = {}
+        known: dict[K, tuple[str, ...]] = {}
         for module, keys in index.items():
-            for key in keys:
-                self._modules.setdefault(key, []).append(module)
+            found: dict[K, tuple[str, ...]] = dict.fromkeys(keys, (module,))
+            for key in known.keys() & found.keys():
+                found[key] = (*known[key], module)
+            known.update(found)
+        self._modules = known
         self._collect = collect
         self._leave = leave
         self._loaded: set[str] = set()

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from rlx import dtypes
-from rlx._kernels import _text
 from rlx.errors import BindingError, BindingTypeError
 from rlx.onnx.elements import numpy_type
 from rlx.records import record
@@ -99,6 +98,8 @@ def strings(array: Any, what: str) -> Any:
     BindingTypeError
         An element is something else.
     """
+    from rlx._kernels import _text
+
     if _text.check(array):
         return array
     items = array.astype(object).reshape(-1).tolist()

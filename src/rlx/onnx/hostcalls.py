@@ -5,15 +5,17 @@ function of a run's values. Needs neither `onnx` nor the table of ops.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlx import dtypes
-from rlx._kernels import _text
 from rlx.dtypes import DType
 from rlx.errors import FormatError
 from rlx.onnx.steps import Maps
+
+if TYPE_CHECKING:
+    from rlx._kernels._text import Grams
 
 Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 Factory = Callable[..., Callable[..., Any]]
@@ -84,6 +86,7 @@ def choose() -> Callable[..., Any]:
 @host_call
 def string_concat() -> Callable[..., Any]:
     """Texts, one after the other."""
+    from rlx._kernels import _text
 
     def run(a: Array, b: Array) -> Array:
         if a.shape != b.shape:
@@ -101,6 +104,8 @@ def _nothing(x: Array) -> Array:
 @host_call
 def normalise_strings(*, change: int, sensitive: bool, stop: Set[str], ascii_only: bool) -> Callable[[Array], Array]:
     """Texts without stop words, in one case (0 as they are, 1 lower, 2 upper)."""
+    from rlx._kernels import _text
+
     if not stop:
         return lambda x: _text.change_case(x, change, ascii_only) if x.size else _nothing(x)
     words = frozenset(stop)
@@ -115,6 +120,7 @@ def normalise_strings(*, change: int, sensitive: bool, stop: Set[str], ascii_onl
 @host_call
 def split_strings(*, delimiter: str | None, most: int) -> Callable[[Array], Any]:
     """Texts cut at a delimiter, and how many pieces each gave."""
+    from rlx._kernels import _text
 
     def run(x: Array) -> Any:
         rows = _text.split(x, delimiter, most)
@@ -149,8 +155,10 @@ def count_grams(*, grams: dict[tuple[Any, ...], int], skips: int, scale: Array, 
     return run
 
 
-def _grams(places: dict[tuple[Any, ...], int], skips: int, width: int) -> _text.Grams:
+def _grams(places: dict[tuple[Any, ...], int], skips: int, width: int) -> "Grams":
     """Counter of n-grams, each with the place it counts in."""
+    from rlx._kernels import _text
+
     numbers: dict[Any, int] = {}
     nodes: dict[tuple[Any, ...], int] = {(): 0}
     edges: list[tuple[int, int, int]] = []
@@ -168,6 +176,7 @@ def _grams(places: dict[tuple[Any, ...], int], skips: int, width: int) -> _text.
 def tokenise(*, expression: str | None, separators: list[str] | None, shortest: int, mark: bool,
              fill: str) -> Callable[[Array], Array]:
     """Texts cut into tokens: what a pattern finds, what lies between separators, or single letters."""
+    from rlx._kernels import _text
     from rlx.onnx.patterns import Split, finder, splitter
 
     split: Split
@@ -194,6 +203,8 @@ def _no_tokens(text: str) -> list[str]:
 @host_call
 def one_hot(*, known: list[Any], zeros: bool) -> Callable[[Array], Array]:
     """Rows with a 1 at the place of a category."""
+    from rlx._kernels import _text
+
     width = len(known)
     table = {c: i for i, c in enumerate(known)}
 
@@ -210,6 +221,8 @@ def one_hot(*, known: list[Any], zeros: bool) -> Callable[[Array], Array]:
 def mapper(*, x: DType | None, table: dict[Any, Any], missing: Any, kind: Any, nan: Any = None
            ) -> Callable[[Array], Array]:
     """Look-ups of every element of arrays like `x`; what is not in the table becomes `missing`, NaN becomes `nan`."""
+    from rlx._kernels import _text
+
     made = np.dtype(kind)
     if x is None:
         if made == np.int64:
@@ -237,6 +250,7 @@ def _mapped(x: Array, table: dict[Any, Any], missing: Any, kind: Any, nan: Any =
 @host_call
 def zip_map(*, keys: list[Any]) -> Callable[[Array], Maps]:
     """One map per row."""
+    from rlx._kernels import _text
 
     def run(x: Array) -> Maps:
         if x.shape[-1] != len(keys):

@@ -1,7 +1,7 @@
 """What a caller gives, checked: names, shapes, element types, bytes; and the exceptions of failed runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from rlx.ir.dims import AnyDim, Dim
 from rlx.ir.graph import Value, clean_bools
 from rlx.ir.opdef import Array
 from rlx.lower.program import NodeInfo, Port
+from rlx.records import record
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
@@ -85,7 +86,8 @@ def failure(status: int, info: NodeInfo, value: int, bound: int, position: int) 
     return ExecutionError(f"{place}: a value met at run time is not allowed, got {value} (element {position})")
 
 
-class Wide(NamedTuple):
+@record(frozen=True)
+class Wide:
     """What a program takes the first rows of.
 
     Attributes

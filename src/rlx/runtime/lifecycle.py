@@ -3,7 +3,7 @@
 import functools
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from rlx._kernels import _interp, _pages
+from rlx._kernels import _interp
 from rlx.errors import ExecutionError
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ class LifeCycle:
             return self._trim()
 
     def _trim(self) -> int:
+        from rlx._kernels import _pages
+
         held = self._hold("trim()")
         freed = 0
         try:
