@@ -22,12 +22,15 @@
  *   is, counts: how often. NaNs are one value. Outputs have room for n.
  *
  * Elements become unsigned keys whose order is the wanted one, joined with their
- * index; so any sort is stable. Up to MERGE elements are merge-sorted (runs of
+ * index; so any sort is stable. With AVX-512, entries of 8 bytes and rows of
+ * values alone are sorted in vectors (order_vector.h), of which the k best need
+ * a part only. Else up to MERGE elements are merge-sorted (runs of
  * 12 by insertion), more are radix-sorted by bytes, skipping bytes that are the
  * same everywhere. The k best of many come from a heap of k; blocks of
  * elements that all lose against its root are skipped with vectors.
  */
 #include "abi.h"
+#include "order_vector.h"
 #include "vec.h"
 
 #define RUN 12
@@ -57,29 +60,43 @@ typedef struct {
 #define BEFORE(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).index < (b).index))
 #include "order_sort.inc"
 
-/* Keys that sort as unsigned numbers. */
-static inline uint32_t key_f32(float x) {
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    if (x != x)
-        return UINT32_MAX;
-    if (x == 0)
-        u = 0;
-    return u >> 31 ? ~u : u | (uint32_t)1 << 31;
-}
-static inline uint64_t key_f64(double x) {
-    uint64_t u;
-    memcpy(&u, &x, sizeof u);
-    if (x != x)
-        return UINT64_MAX;
-    if (x == 0)
-        u = 0;
-    return u >> 63 ? ~u : u | (uint64_t)1 << 63;
-}
+/* Keys that sort as unsigned numbers; without branches, so that loops of them are vectors. */
+#define KEY_FLOAT(T, U, S, TN, INFINITE)                                                       \
+    static inline U key_##TN(T x) {                                                            \
+        const U sign = (U)1 << (8 * sizeof(U) - 1);                                            \
+        U u, size;                                                                             \
+        memcpy(&u, &x, sizeof u);                                                              \
+        size = u << 1;                                                                         \
+        u ^= (U)((S)u >> (8 * sizeof(U) - 1)) | sign;                                          \
+        u = size == 0 ? sign : u;                                                              \
+        return size > INFINITE ? (U)-1 : u;                                                    \
+    }                                                                                          \
+    /* NaN or -0 */                                                                            \
+    static inline U odd_##TN(T x) {                                                            \
+        U u;                                                                                   \
+        memcpy(&u, &x, sizeof u);                                                              \
+        return (u << 1 > INFINITE) | (u == (U)1 << (8 * sizeof(U) - 1));                       \
+    }
+KEY_FLOAT(float, uint32_t, int32_t, f32, 0xff000000u)
+KEY_FLOAT(double, uint64_t, int64_t, f64, 0xffe0000000000000u)
+/* The number of a key, one of those that have the same. */
+#define VALUE_FLOAT(T, U, S, TN)                                       \
+    static inline T value_##TN(U u) {                                  \
+        T x;                                                           \
+        u ^= (U)~((S)u >> (8 * sizeof(U) - 1)) | (U)1 << (8 * sizeof(U) - 1); \
+        memcpy(&x, &u, sizeof x);                                      \
+        return x;                                                      \
+    }
+VALUE_FLOAT(float, uint32_t, int32_t, f32)
+VALUE_FLOAT(double, uint64_t, int64_t, f64)
 #define KEY_SIGNED(T, U, TN) \
-    static inline U key_##TN(T x) { return (U)((U)x ^ (U)1 << (8 * sizeof(U) - 1)); }
+    static inline U key_##TN(T x) { return (U)((U)x ^ (U)1 << (8 * sizeof(U) - 1)); } \
+    static inline T value_##TN(U u) { return (T)(u ^ (U)1 << (8 * sizeof(U) - 1)); } \
+    static inline U odd_##TN(T x) { return 0; }
 #define KEY_UNSIGNED(T, TN) \
-    static inline T key_##TN(T x) { return x; }
+    static inline T key_##TN(T x) { return x; } \
+    static inline T value_##TN(T u) { return u; } \
+    static inline T odd_##TN(T x) { return 0; }
 KEY_SIGNED(int8_t, uint8_t, i8)
 KEY_SIGNED(int16_t, uint16_t, i16)
 KEY_SIGNED(int32_t, uint32_t, i32)
