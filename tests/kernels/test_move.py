@@ -34,7 +34,7 @@ def items(strides, array):
 
 
 @pytest.mark.parametrize("size", DTYPES)
-@pytest.mark.parametrize(("m", "n"), list(itertools.product([1, 3, 8, 17, 70], [1, 2, 16, 33, 300])))
+@pytest.mark.parametrize(("m", "n"), list(itertools.product([1, 2, 3, 4, 8, 17, 70], [1, 2, 3, 4, 16, 33, 300])))
 def test_transpose(size, m, n, level, guarded):
     src = guarded(values((2, n, m), size))
     dst = guarded(np.zeros((2, m, n), src.dtype))
@@ -59,6 +59,16 @@ def test_general_strides(size, level, guarded):
         strided(data, out, view.shape, items(view.strides, data), items(out.strides, out), level,
                 s_start=start, threads=2, grain=3)
         same(out, np.ascontiguousarray(view))
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 100])
+@pytest.mark.parametrize("size", DTYPES)
+def test_every_second_item_and_no_byte_behind_the_last(size, n, level, guarded):
+    src = guarded(values((3, 2 * n), size).reshape(-1)[: 6 * n - 1])
+    dst = guarded(np.zeros((3, n), src.dtype))
+    strided(src, dst, (3, n), (2 * n, 2), (n, 1), level)
+    want = np.concatenate([src, src[:1]]).reshape(3, 2 * n)[:, ::2]
+    same(np.asarray(dst), np.ascontiguousarray(want))
 
 
 def test_rank_zero_and_scattered_write(level):
