@@ -4,9 +4,8 @@ import math
 
 from rlx.dtypes import DType
 from rlx.errors import LegalizeError, SizeError
-from rlx.ir.graph import Graph
+from rlx.ir.graph import CONSTANT, Graph
 from rlx.ir.opdef import Array
-from rlx.ir.types import static_shape
 from rlx.ir.verify import verify
 from rlx.lower import memory
 from rlx.lower.context import Context
@@ -61,15 +60,19 @@ def legalise(graph: Graph, backend: str = "cpu") -> None:
 
 def _collect_illegal(graph: Graph, bad: list[str]) -> None:
     most = machine_bytes()
+    few = most // 16  # elements of any type that fit
     for node in graph.nodes:
         op = node.op
+        for v in node.outputs:
+            kind = v.type
+            n: int = math.prod(kind.shape) if kind.is_static else 0  # type: ignore[arg-type]
+            if n > few and kind.dtype.itemsize * n > most:
+                raise SizeError(f"{node.place}: a value must fit this machine's {most:,} bytes, got {kind}")
+        if op is CONSTANT:
+            continue
         for body in node.attrs.values():
             if isinstance(body, Graph):
                 _collect_illegal(body, bad)
-        for v in node.outputs:
-            kind = v.type
-            if kind.is_static and kind.dtype.itemsize * math.prod(static_shape(kind.shape, "value")) > most:
-                raise SizeError(f"{node.place}: a value must fit this machine's {most:,} bytes, got {kind}")
         if op.internal or "leaf" in op.traits or "control" in op.traits:
             continue
         first: DType | None = next((v.type.dtype for v in node.inputs if v is not None), None)

@@ -203,7 +203,8 @@ def record(cls: Any = None, /, *, frozen: bool = False, eq: bool = True, unsafe_
         cls.__dataclass_fields__ = _OnDemand(_dataclass_fields)
         if all(isinstance(vars(base).get("__signature__", _SIGNATURE), _OnDemand) for base in cls.__mro__):
             cls.__signature__ = _SIGNATURE
-        cls.__init__ = _init_of(cls, tuple(fields.values()), names)
+        if "__init__" not in own:  # records that are made by the thousand have their own, which is quicker
+            cls.__init__ = _init_of(cls, tuple(fields.values()), names)
         if repr and "__repr__" not in own:
             cls.__repr__ = _repr
         if eq:

@@ -1,7 +1,7 @@
 """The element types: one row each, found by name, NumPy type or foreign code."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,17 @@ class DType:
         The same type in NumPy (bfloat16 and float8 through ml_dtypes).
     onnx : int
         `TensorProto.DataType` code.
+    is_float : bool
+        Real floating point, half types and float8 included.
+    is_int : bool
+        Signed or unsigned integer (not bool).
+    is_complex : bool
+    is_half : bool
+        A storage type: computed in f32 and rounded once.
+    is_float8 : bool
+        A storage type of one byte: moved and cast, and nothing else.
+    is_stored : bool
+        A storage type, half or float8: widened to f32 before anything is computed.
     """
 
     name: str
@@ -32,54 +43,38 @@ class DType:
     kind: str
     numpy: np.dtype[Any] = field(compare=False, hash=False)
     onnx: int = field(compare=False, hash=False)
+    is_float: bool = field(init=False, compare=False, repr=False)
+    is_int: bool = field(init=False, compare=False, repr=False)
+    is_complex: bool = field(init=False, compare=False, repr=False)
+    is_half: bool = field(init=False, compare=False, repr=False)
+    is_float8: bool = field(init=False, compare=False, repr=False)
+    is_stored: bool = field(init=False, compare=False, repr=False)
 
     def __repr__(self) -> str:
         return self.name
 
+    def __post_init__(self) -> None:
+        real, size = self.kind == "f", self.itemsize
+        self.__dict__.update(is_float=real, is_int=self.kind in "iu", is_complex=self.kind == "c",
+                             is_half=real and size == 2, is_float8=real and size == 1, is_stored=real and size <= 2)
+
     def __reduce__(self) -> Any:
         return as_dtype, (self.name,)
 
-    if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any:
-            """The NumPy type of one that NumPy does not have itself, when it is first asked for."""
-            if name != "numpy":
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            import ml_dtypes
+class _FirstAsked:
+    """The NumPy type of an element type that NumPy does not have itself, when it is first asked for."""
 
-            self.__dict__["numpy"] = made = np.dtype(getattr(ml_dtypes, _EXTENSIONS[self.name]))
-            return made
+    def __get__(self, dtype: DType | None, owner: type) -> Any:
+        if dtype is None:
+            return self
+        import ml_dtypes
 
-    @property
-    def is_float(self) -> bool:
-        """Real floating point, half types and float8 included."""
-        return self.kind == "f"
+        dtype.__dict__["numpy"] = made = np.dtype(getattr(ml_dtypes, _EXTENSIONS[dtype.name]))
+        return made
 
-    @property
-    def is_int(self) -> bool:
-        """Signed or unsigned integer (not bool)."""
-        return self.kind in "iu"
 
-    @property
-    def is_complex(self) -> bool:
-        """Complex."""
-        return self.kind == "c"
-
-    @property
-    def is_half(self) -> bool:
-        """A storage type: computed in f32 and rounded once."""
-        return self.kind == "f" and self.itemsize == 2
-
-    @property
-    def is_float8(self) -> bool:
-        """A storage type of one byte: moved and cast, and nothing else."""
-        return self.kind == "f" and self.itemsize == 1
-
-    @property
-    def is_stored(self) -> bool:
-        """A storage type, half or float8: widened to f32 before anything is computed."""
-        return self.kind == "f" and self.itemsize <= 2
-
+setattr(DType, "numpy", _FirstAsked())  # noqa: B010 (for mypy it is a field)
 
 # Element types of ml_dtypes, which takes 5 ms to import and is imported when one of them is met.
 _EXTENSIONS = {
@@ -179,4 +174,4 @@ def from_onnx(code: int) -> DType | None:
 
 def of_array(array: np.ndarray[tuple[Any, ...], np.dtype[Any]] | np.generic) -> DType:
     """Return the DType of a NumPy array or scalar."""
-    return as_dtype(array.dtype)
+    return _BY_NUMPY.get(array.dtype) or as_dtype(array.dtype)

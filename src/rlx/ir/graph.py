@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rlx import dtypes
+from rlx._kernels import _nodes
 from rlx.dtypes import DType
 from rlx.errors import GraphError, TypeRuleError
 from rlx.ir.dims import AnyDim, Dim, DimLike
@@ -72,12 +73,6 @@ class Node:
         args = ", ".join("-" if v is None else v.name for v in self.inputs)
         return f"<{self.name} = {self.op.name}({args})>"
 
-    def dismantle(self) -> None:
-        """Let go of operands, results and their arrays: of a node that is in no graph any more."""
-        for value in self.outputs:
-            value.release()
-        self.inputs = self.outputs = ()
-
     @property
     def place(self) -> str:
         """Name, op and location, for errors."""
@@ -137,6 +132,9 @@ class Value(Operators):
         return f"%{self.name}: {self.type}"
 
 
+_nodes.bind(Node, Value, CONSTANT)
+
+
 class Graph:
     """A tensor program under construction, or finished.
 
@@ -173,29 +171,12 @@ class Graph:
                 self._names.add(name)
                 return name
 
-    def _add(self, node: Node, types: Sequence[TensorType]) -> tuple[Value, ...]:
-        node.outputs = tuple([Value(self, node, i, t) for i, t in enumerate(types)])
-        self.nodes.append(node)
-        return node.outputs
-
     def adopt(
         self, like: Node, inputs: tuple["Value | None", ...], types: tuple[TensorType, ...]
     ) -> tuple[Value, ...]:
         """Append a node that is like one of another graph, whose rules have run already."""
-        name, names = like.name, self._names
-        if name in names:
-            name = self.unique_name(name)
-        else:
-            names.add(name)
-        node = Node(like.op, inputs, like.attrs, name, like.loc)
-        if like.fresh:
-            node.fresh = like.fresh
-        if len(types) == 1:
-            node.outputs = (Value(self, node, 0, types[0]),)
-        else:
-            node.outputs = tuple([Value(self, node, i, t) for i, t in enumerate(types)])
-        self.nodes.append(node)
-        return node.outputs
+        made: tuple[Value, ...] = _nodes.adopt(self, like, inputs, types)
+        return made
 
     def _named_leaf(self, op: OpDef, name: str, shape: Iterable[DimLike], dtype: Any) -> Value:
         if not isinstance(name, str) or not name:
@@ -210,8 +191,14 @@ class Graph:
             for node in self.nodes:
                 if node.name == name:
                     node.name = self.unique_name(name)
-        self._names.add(name)
-        return self._add(Node(op, (), {}, name, ""), [type_])[0]
+        value: Value = _nodes.append(self, op, (), {}, name, "", (type_,))[0]
+        return value
+
+    def fresh_input(self, name: str, type_: TensorType) -> Value:
+        """An input under a name that no node has, of a type that has been checked."""
+        value: Value = _nodes.append(self, INPUT, (), {}, name, "", (type_,))[0]
+        self.inputs.append(value)
+        return value
 
     def input(self, name: str, shape: Iterable[DimLike], dtype: Any = dtypes.f32) -> Value:
         """Declare an input.
@@ -235,7 +222,7 @@ class Graph:
 
     def constant(self, array: Any, dtype: Any = None, name: str | None = None) -> Value:
         """Put an array into the graph: its values of now. A read-only array is kept as it is, others are copied."""
-        if (trace := trace_of(array)) is not None:
+        if type(array) is not np.ndarray and (trace := trace_of(array)) is not None:
             trace.end("a constant is made from the extent")
         try:
             data = np.asarray(array)
@@ -245,15 +232,16 @@ class Graph:
             data = data.astype(dtypes.as_dtype(dtype).numpy)
         kind = dtypes.of_array(data)
         data = np.asarray(data, kind.numpy, order="C")
-        check_size(TensorType(kind, data.shape), "constant")
+        type_ = TensorType(kind, data.shape)
+        check_size(type_, "constant")
         if kind.kind == "b":
             data = clean_bools(data)
-        shared = not isinstance(array, np.ndarray) or np.may_share_memory(data, array)
-        if self._copies and shared and data.flags.writeable:
+        if self._copies and data.flags.writeable and (
+            not isinstance(array, np.ndarray) or np.may_share_memory(data, array)
+        ):
             data = data.copy()
             data.flags.writeable = False
-        node = Node(CONSTANT, (), {}, self.unique_name(name or "const"), "")
-        value = self._add(node, [TensorType(kind, data.shape)])[0]
+        value: Value = _nodes.append(self, CONSTANT, (), {}, name or "const", "", (type_,))[0]
         value._array = data
         return value
 
@@ -320,10 +308,11 @@ class Graph:
                 check_size(t, op.name)
         if loc is None:
             loc = _caller() if self.track_source else ""
-        node = Node(op, tuple(inputs), normal, self.unique_name(name or op.name), loc)
+        names: tuple[str, ...] = ()
         if "dynamic" in op.traits:
-            result, node.fresh = self._name_fresh(result, fresh)
-        return self._add(node, result)
+            result, names = self._name_fresh(result, fresh)
+        made: tuple[Value, ...] = _nodes.append(self, op, tuple(inputs), normal, name or op.name, loc, result, names)
+        return made
 
     def _name_fresh(
         self, types: tuple[TensorType, ...], names: tuple[str, ...]
@@ -353,11 +342,7 @@ class Graph:
 
     def uses(self) -> dict[Value, int]:
         """How often each value is read; being an output counts as a read."""
-        count: dict[Value, int] = {}
-        for node in self.nodes:
-            for value in node.inputs:
-                if value is not None:
-                    count[value] = count.get(value, 0) + 1
+        count: dict[Value, int] = _nodes.uses(self.nodes)
         for value in self.outputs.values():
             count[value] = count.get(value, 0) + 1
         return count
@@ -390,8 +375,7 @@ class Graph:
 
     def dismantle(self) -> None:
         """Take the graph apart, so that it is freed at once and does not wait for the collector: graphs are cyclic."""
-        for node in self.nodes:
-            node.dismantle()
+        _nodes.dismantle(self.nodes)
         self.nodes, self.inputs, self.params, self.outputs = [], [], [], {}
 
     def __len__(self) -> int:
@@ -491,7 +475,8 @@ class Rewriter:
             new = self.graph.adopt(node, (), (old.type,))[0]
             new._array = old._array
         elif node.op is INPUT:
-            new = self.graph.input(node.name, kind.shape, kind.dtype)
+            new = (self.graph.input(node.name, kind.shape, kind.dtype) if node.name in self.graph._names
+                   else self.graph.fresh_input(node.name, kind))
         else:
             new = self.graph.param(node.name, kind.shape, kind.dtype)
         new.node.loc = node.loc
@@ -510,32 +495,12 @@ class Rewriter:
         The rules run again only if an operand has another type than before.
         """
         known = self.map
-        if node.op is CONSTANT:
-            old = node.outputs[0]
-            new = self.graph.adopt(node, (), (old.type,))
-            new[0]._array = old._array
-            known[old] = new[0]
-            return new
-        if not node.inputs and "leaf" in node.op.traits:
-            self.leaf(node)
-            return (known[node.outputs[0]],)
-        inputs: list[Value | None] = []
-        same = True
-        for v in node.inputs:
-            if v is None:
-                inputs.append(None)
-                continue
-            w = known[v]
-            inputs.append(w)
-            if v.type is not w.type and v.type != w.type:
-                same = False
-        if same:
-            new = self.graph.adopt(node, tuple(inputs), tuple([v.type for v in node.outputs]))
-        else:
-            new = self.emit(node.op, inputs, node.attrs, node)
-        if len(new) == 1:
-            known[node.outputs[0]] = new[0]
-        else:
+        new: tuple[Value, ...] | None = _nodes.copy(self.graph, known, node)
+        if new is None:
+            if not node.inputs:
+                self.leaf(node)
+                return (known[node.outputs[0]],)
+            new = self.emit(node.op, [self.get(v) for v in node.inputs], node.attrs, node)
             known.update(zip(node.outputs, new, strict=True))
         return new
 

@@ -280,11 +280,13 @@ class OpDef:
     n_required: int = field(init=False, repr=False)
     family: str = field(init=False, repr=False)
     _attr_map: dict[str, Attr] = field(init=False, repr=False)
+    _defaults: "NormalAttrs | None" = field(init=False, repr=False)  # of a call that gives none, made with the first
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "__name__", self.name)
         object.__setattr__(self, "family", _defining_module())
         object.__setattr__(self, "_attr_map", {a.name: a for a in self.attrs})
+        object.__setattr__(self, "_defaults", None)
         object.__setattr__(self, "is_variadic", bool(self.inputs) and self.inputs[-1].endswith("*"))
         fixed = self.inputs[:-1] if self.is_variadic else self.inputs
         object.__setattr__(self, "n_fixed", len(fixed))
@@ -326,6 +328,8 @@ class OpDef:
         """
         if type(attrs) is NormalAttrs and attrs.op is self:
             return attrs
+        if not attrs and self._defaults is not None:
+            return self._defaults
         known = self._attr_map
         for name in attrs:
             if name not in known:
@@ -339,6 +343,8 @@ class OpDef:
                 raise GraphError(f"{self.name}: attribute {name!r} must be given, got none")
             else:
                 result[name] = attr.default
+        if not attrs:
+            object.__setattr__(self, "_defaults", result)
         return result
 
     def check_arity(self, n: int) -> None:
@@ -365,11 +371,20 @@ class OpDef:
             The call breaks the op's rules.
         """
         value = _value_type()
+        if graph is None and inputs and type(inputs[0]) is value:  # the rule while importing
+            owner = inputs[0].graph
+            for item in inputs:
+                if type(item) is not value or item.graph is not owner:
+                    break
+            else:
+                outputs = owner.emit(self, inputs, attrs, name=name)
+                return outputs[0] if len(outputs) == 1 else outputs
         if self.is_variadic and len(inputs) == self.n_fixed + 1:
             last = inputs[-1]
             if isinstance(last, (list, tuple)):
                 inputs = (*inputs[:-1], *last)
-        owner, dtype = graph, None
+        owner = graph
+        dtype: DType | None = None
         chooser = 0 if self.has("chooses") else -1
         for i, item in enumerate(inputs):
             if isinstance(item, value):

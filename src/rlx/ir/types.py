@@ -93,7 +93,9 @@ def check_size(t: TensorType, what: str) -> None:
         raise SizeError(f"{what}: a tensor must have at most {MAX_RANK} axes, got {len(t.shape)}")
     nbytes = t.dtype.itemsize
     for d in t.shape:
-        if isinstance(d, int):
+        if type(d) is int and d > 0:
+            nbytes *= d
+        elif isinstance(d, int):
             if d < 0:
                 raise TypeRuleError(f"{what}: sizes must be >= 0, got {t}")
             if d:

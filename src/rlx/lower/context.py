@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from rlx import costs
+from rlx._kernels import _nodes
 from rlx.dtypes import DType, f32
 from rlx.errors import LoweringError
 from rlx.ir.graph import CONSTANT, PARAM, Graph, Node, Value
@@ -64,7 +65,11 @@ def port_of(name: str, value: Value) -> Port:
 
 def shape_of(value: Value) -> tuple[int, ...]:
     """Shape as ints."""
-    return static_shape(value.shape, value.name)
+    shape = value.type.shape
+    for d in shape:
+        if type(d) is not int:  # a traced number, or none
+            return static_shape(shape, value.name)
+    return tuple(shape)  # type: ignore[arg-type]
 
 
 def size_of(value: Value) -> int:
@@ -137,11 +142,7 @@ class Context:
         self.weights: list[Weight] = []
         self._weight_at: dict[tuple[int, object], Operand] = {}
         self.uses = graph.uses()
-        self.readers: dict[Value, list[Node]] = {}
-        for node in graph.nodes:
-            for v in node.inputs:
-                if v is not None:
-                    self.readers.setdefault(v, []).append(node)
+        self.readers: dict[Value, list[Node]] = _nodes.readers(graph.nodes)
         self.strided: dict[Value, Operand] = {}  # results that lie in the rows of a concatenation
         for value in graph.inputs:
             self.inputs.append(port_of(value.node.name, value))

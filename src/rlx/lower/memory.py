@@ -22,6 +22,12 @@ class _Block:
     nbytes: int
     members: list[Buffer]
 
+    def __init__(self, first: int, last: int, nbytes: int, members: list[Buffer]) -> None:
+        self.first = first
+        self.last = last
+        self.nbytes = nbytes
+        self.members = members
+
 
 def lifetimes(program: Program) -> dict[Buffer, tuple[int, int]]:
     """First and last call that touches each scratch buffer."""

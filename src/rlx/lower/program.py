@@ -16,6 +16,9 @@ class EwRef:
 
     name: str
 
+    def __init__(self, name: str) -> None:
+        self.name = name
+
     def __repr__(self) -> str:
         return f"&{self.name}"
 
@@ -114,6 +117,10 @@ class Operand:
     buffer: Buffer
     offset: int = 0
 
+    def __init__(self, buffer: Buffer, offset: int = 0) -> None:
+        self.buffer = buffer
+        self.offset = offset
+
     def at(self, nbytes: int) -> "Operand":
         """The place `nbytes` further on."""
         return Operand(self.buffer, self.offset + nbytes)
@@ -130,6 +137,11 @@ class Arg:
     operand: Operand
     nbytes: int
 
+    def __init__(self, role: str, operand: Operand, nbytes: int) -> None:
+        self.role = role
+        self.operand = operand
+        self.nbytes = nbytes
+
 
 @record(slots=True, eq=False)
 class Call:
@@ -144,6 +156,20 @@ class Call:
     node: int
     inplace: tuple[tuple[int, int], ...] = ()
     phases: int = 1
+
+    def __init__(
+        self, kernel: str, args: tuple[Arg | None, ...], attrs: Attrs, extent: int, grain: int, cost: int, node: int,
+        inplace: tuple[tuple[int, int], ...] = (), phases: int = 1,
+    ) -> None:
+        self.kernel = kernel
+        self.args = args
+        self.attrs = attrs
+        self.extent = extent
+        self.grain = grain
+        self.cost = cost
+        self.node = node
+        self.inplace = inplace
+        self.phases = phases
 
 
 @record(slots=True, eq=False)
@@ -170,6 +196,18 @@ class Transform:
     args: tuple[tuple[int, int] | None, ...] = ((0, 0), (1, 0))
     first: "Transform | None" = None
 
+    def __init__(
+        self, kernel: str, attrs: Attrs, nbytes: int, extent: int, key: tuple[Any, ...],
+        args: tuple[tuple[int, int] | None, ...] = ((0, 0), (1, 0)), first: "Transform | None" = None,
+    ) -> None:
+        self.kernel = kernel
+        self.attrs = attrs
+        self.nbytes = nbytes
+        self.extent = extent
+        self.key = key
+        self.args = args
+        self.first = first
+
 
 @record(eq=False, slots=True)
 class Weight:
@@ -183,6 +221,12 @@ class Weight:
     transform: Transform | None
     nbytes: int
 
+    def __init__(self, array: Array | None, param: str | None, transform: Transform | None, nbytes: int) -> None:
+        self.array = array
+        self.param = param
+        self.transform = transform
+        self.nbytes = nbytes
+
 
 @record(slots=True, unsafe_hash=True)
 class Port:
@@ -192,6 +236,11 @@ class Port:
     dtype: DType
     shape: tuple[int, ...]
 
+    def __init__(self, name: str, dtype: DType, shape: tuple[int, ...]) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+
 
 @record(slots=True, unsafe_hash=True)
 class NodeInfo:
@@ -200,6 +249,11 @@ class NodeInfo:
     name: str
     op: str
     loc: str
+
+    def __init__(self, name: str, op: str, loc: str) -> None:
+        self.name = name
+        self.op = op
+        self.loc = loc
 
     @property
     def place(self) -> str:

@@ -63,6 +63,13 @@ class _Reg:
     block: int = 0
     extra: int = 0
 
+    def __init__(self, kind: int, itemsize: int, arg: int = 0, block: int = 0, extra: int = 0) -> None:
+        self.kind = kind
+        self.itemsize = itemsize
+        self.arg = arg
+        self.block = block
+        self.extra = extra
+
 
 def broadcast_strides(shape: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
     """Element strides with which a contiguous array of `shape` is read in `target` order."""

@@ -113,6 +113,26 @@ class NodeDef:
     message: memoryview = _NO_FILE
     span: tuple[int, int] = (0, 0)
 
+    def __init__(
+        self, op: str, domain: str, overload: str, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...],
+        attrs: dict[str, Any], refs: dict[str, str], version: int, index: int, captures: frozenset[str] = _NOTHING,
+        drop: tuple[str, ...] = (), message: memoryview = _NO_FILE, span: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.op = op
+        self.domain = domain
+        self.overload = overload
+        self.name = name
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attrs = attrs
+        self.refs = refs
+        self.version = version
+        self.index = index
+        self.captures = captures
+        self.drop = drop
+        self.message = message
+        self.span = span
+
     @property
     def raw(self) -> bytes:
         """The node as serialised, for ops that the standard defines as functions; empty when too large to be one."""

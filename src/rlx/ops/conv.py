@@ -28,6 +28,14 @@ class Geometry:
     dilations: tuple[int, ...]
     groups: int
 
+    def __init__(
+        self, strides: tuple[int, ...], pads: tuple[int, ...], dilations: tuple[int, ...], groups: int
+    ) -> None:
+        self.strides = strides
+        self.pads = pads
+        self.dilations = dilations
+        self.groups = groups
+
 
 def geometry(op: str, n: int, strides: Sequence[int] | None, pads: Sequence[int] | None,
              dilations: Sequence[int] | None, groups: int) -> Geometry:

@@ -98,6 +98,14 @@ class PassRecord:
     changed: bool
     change: str = ""
 
+    def __init__(self, name: str, before: int, after: int, seconds: float, changed: bool, change: str = "") -> None:
+        self.name = name
+        self.before = before
+        self.after = after
+        self.seconds = seconds
+        self.changed = changed
+        self.change = change
+
     def __str__(self) -> str:
         what = f"{self.before} -> {self.after} nodes ({self.change or 'rewritten'})" if self.changed else "no change"
         return f"{self.name}: {what}, {self.seconds * 1e3:.2f} ms"

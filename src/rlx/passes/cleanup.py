@@ -1,11 +1,12 @@
 """Dead code, common subexpressions, constant folding, safe identities."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from rlx._kernels import _nodes
 from rlx.dtypes import f32, f64
 from rlx.errors import ExecutionError
 from rlx.ir.graph import CONSTANT, INPUT, PARAM, Graph, Node, Rewriter, Value
@@ -44,17 +45,8 @@ WEIGHTED = frozenset(
 
 def _needed(graph: Graph) -> set[Node]:
     """Nodes that an output or a state needs."""
-    needed = {v.node for v in graph.outputs.values()}
-    add = needed.add
-    for node in reversed(graph.nodes):
-        if node in needed:
-            for v in node.inputs:
-                if v is not None:
-                    add(v.node)
-        elif "stateful" in node.op.traits:
-            add(node)
-            needed.update([v.node for v in node.inputs if v is not None])
-    return needed
+    found: set[Node] = _nodes.needed(graph.nodes, graph.outputs.values())
+    return found
 
 
 def eliminate_dead(graph: Graph) -> Graph:
@@ -73,17 +65,18 @@ def prune(graph: Graph) -> Graph:
     """`eliminate_dead` in place, for a graph that the caller has just built."""
     needed = _needed(graph)
     if len(needed) != len(graph.nodes):
-        kept = []
+        kept: list[Node] = []
+        gone: list[Node] = []
         for node in graph.nodes:
-            if node in needed or node.op is INPUT or node.op is PARAM:
-                kept.append(node)
-            else:
-                node.dismantle()
+            (kept if node in needed or node.op is INPUT or node.op is PARAM else gone).append(node)
+        _nodes.dismantle(gone)
         graph.nodes = kept
     return graph
 
 
 def _attr_key(value: Any) -> Any:
+    if type(value) is int or type(value) is str:
+        return value
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, Graph):
@@ -99,22 +92,27 @@ def draws(node: Node) -> bool:
     return any(draws(n) for g in bodies for n in g.nodes)
 
 
+# A node without any of these traits computes, and has no effect.
+_EFFECTS = frozenset({"leaf", "stateful", "control", "random"})
+
+
 def merge_common(graph: Graph) -> Graph:
     """One node for equal pure nodes on equal operands; small equal constants too."""
     seen: dict[Any, Node] = {}
     same: dict[Value, Value] = {}
     for node in graph.nodes:
-        if "leaf" in node.op.traits:
+        op = node.op
+        if op is CONSTANT:
             array = node.outputs[0].array
-            if node.op is not CONSTANT or array is None or array.nbytes > 256:
+            if array is None or array.nbytes > 256:
                 continue
-            key: Any = ("const", array.dtype.str, array.shape, array.tobytes())
-        elif "stateful" in node.op.traits or draws(node):
+            key: Any = (array.dtype.num, array.shape, array.tobytes())
+        elif not _EFFECTS.isdisjoint(op.traits) and ("leaf" in op.traits or "stateful" in op.traits or draws(node)):
             continue
         else:
             operands = tuple([-1 if v is None else id(same.get(v, v)) for v in node.inputs])
-            attrs = tuple([_attr_key(v) for v in node.attrs.values()]) if node.attrs else ()
-            key = (node.op, operands, attrs)
+            attrs = node.attrs
+            key = (op, operands, tuple([_attr_key(v) for v in attrs.values()])) if attrs else (op, operands)
         first = seen.setdefault(key, node)
         if first is not node:
             same.update(zip(node.outputs, first.outputs, strict=True))
@@ -166,32 +164,64 @@ def fold_constants(graph: Graph, evaluate: Callable[[Graph], dict[str, Array]]) 
     for v in graph.outputs.values():
         if v.node in folded:
             wanted[v.name] = v
-    part = Graph(graph.name + "/constants")
-    part.track_source = False
-    rewriter = Rewriter(graph)
-    rewriter.graph = part
-    for node in graph.nodes:
-        if node.op is CONSTANT or node in folded:
-            rewriter.copy(node)
-    for name, v in wanted.items():
-        part.output(name, rewriter.map[v])
-    try:
-        values = evaluate(prune(part))
-    except ExecutionError:
-        return graph
-    finally:
-        part.dismantle()
+    values = _moved(graph, folded)
+    if any(v not in values for v in wanted.values()):
+        part = Graph(graph.name + "/constants")
+        part.track_source = False
+        rewriter = Rewriter(graph)
+        rewriter.graph = part
+        for node in graph.nodes:
+            if node.op is CONSTANT:
+                rewriter.copy(node)
+            elif node in folded:
+                if node.outputs[0] in values:
+                    rewriter.replace(node.outputs[0], part.constant(values[node.outputs[0]]))
+                else:
+                    rewriter.copy(node)
+        for name, v in wanted.items():
+            if v not in values:
+                part.output(name, rewriter.map[v])
+        try:
+            values.update({wanted[name]: array for name, array in evaluate(prune(part)).items()})
+        except ExecutionError:
+            return graph
+        finally:
+            part.dismantle()
     result = Rewriter(graph)
     for node in graph.nodes:
         if node in folded:
             for v in node.outputs:
                 if v.name in wanted:
-                    new = result.graph.constant(values[v.name], name=node.name)
+                    new = result.graph.constant(values[v], name=node.name)
                     new.node.loc = node.loc
                     result.replace(v, new)
         else:
             result.copy(node)
     return prune(result.finish())
+
+
+# Copies by their definitions in NumPy: no arithmetic, so that no kernel could give other bits.
+_COPIES = frozenset({"reshape", "transpose", "expand", "slice", "concat"})
+
+
+def _moved(graph: Graph, folded: Collection[Node]) -> dict[Value, Array]:
+    """Values of the folded nodes that copy constants, which need no compiled kernel."""
+    known: dict[Value, Array] = {}
+    for node in graph.nodes:
+        if node.op.name not in _COPIES or node not in folded or node.outputs[0].dtype.is_stored:
+            continue
+        arrays = [None if v is None else known.get(v, v.array) for v in node.inputs]
+        if any(a is None for a in arrays):
+            continue
+        out = node.outputs[0]
+        if node.op.name == "expand":  # NumPy's own function for it is slow
+            made = np.empty(static_shape(out.shape, out.name), out.dtype.numpy)
+            made[...] = arrays[0]
+        else:
+            made = np.array(node.op.reference(*arrays, **node.attrs), order="C")
+        made.flags.writeable = False
+        known[out] = made
+    return known
 
 
 def _kept_widenings(graph: Graph) -> set[Node]:
@@ -307,13 +337,18 @@ def _uniform(v: Value | None) -> float | int | bool | None:
 def simplify(graph: Graph) -> Graph:
     """IEEE-safe identities: x*1, x/1, x-0, casts and views that change nothing, double negation,
     transposes of transposes, reshapes of reshapes, limits that are clips. Never x*0 or x+0.0 of floats."""
-    if not any(_simplify(_DRY, node) for node in graph.nodes if node.inputs):
+    if not any(_simplify(_DRY, node) for node in graph.nodes if node.op.name in _SIMPLER):
         return graph
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        if node.op.has("leaf") or not _simplify(rewriter, node):
+        if node.op.name not in _SIMPLER or not _simplify(rewriter, node):
             rewriter.copy(node)
     return prune(rewriter.finish())
+
+
+# Ops of nodes that may be rewritten.
+_SIMPLER = frozenset({"reshape", "expand", "transpose", "slice", "cast", "concat", "gather", "max", "min", "clip",
+                      "neg", "mul", "div", "sub", "add", "pow"})
 
 
 class _Dry(Rewriter):

@@ -1,9 +1,9 @@
 """What products and convolutions share: growing a chain of single readers that runs on the tile."""
 
-from collections import defaultdict
 from collections.abc import Collection
 
 from rlx import dtypes
+from rlx._kernels import _nodes
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.types import static_shape
 from rlx.records import field, record
@@ -26,13 +26,8 @@ class Readers:
     """Who reads each value; outputs of the graph count."""
 
     def __init__(self, graph: Graph) -> None:
-        of: defaultdict[Value, list[Node]] = defaultdict(list)
         self.outputs = set(graph.outputs.values())
-        for node in graph.nodes:
-            for v in node.inputs:
-                if v is not None:
-                    of[v].append(node)
-        self.of: dict[Value, list[Node]] = dict(of)
+        self.of: dict[Value, list[Node]] = _nodes.readers(graph.nodes)
 
     def only(self, value: Value) -> Node | None:
         """The one node that reads the value, once; None if there are others or it is an output."""

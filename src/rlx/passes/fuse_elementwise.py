@@ -152,7 +152,7 @@ def _emit_region(
     body.track_source = False
     inner: dict[Value, Value] = {}
     for i, v in enumerate(outside):
-        inner[v] = body.input(f"x{i}", v.shape, v.dtype)
+        inner[v] = body.fresh_input(f"x{i}", v.type)
     results: list[Value] = []
     for n in nodes:
         operands = tuple([None if v is None else inner[v] for v in n.inputs])

@@ -68,6 +68,10 @@ class _Rows(Mapping[str, Row]):
             self._made[name] = row = self._make(name, self._raw[name])
         return row
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """The row, or the default."""
+        return self._made.get(name) or (self[name] if name in self._raw else default)
+
     def __contains__(self, name: object) -> bool:
         return name in self._raw
 

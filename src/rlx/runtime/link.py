@@ -46,6 +46,8 @@ def lay_out(row: KernelRow, attrs: Mapping[str, AttrValue]) -> list[AttrItem]:
             assert isinstance(value, Sequence)
             fixed += [size + len(tail), len(value)]
             tail += value
+        elif type(value) is float or type(value) is int and field.kind == "int":
+            fixed.append(value)
         elif field.kind == "float":
             fixed.append(value * 1.0 if trace_of(value) is not None else float(value))  # type: ignore[operator, arg-type]
         else:
@@ -99,9 +101,9 @@ def assemble(program: Program, table: KernelTable, keep: list[object] | None = N
     offsets: list[int] = []
     arg_starts = [0]
 
-    def one(item: Any) -> Any:
-        if type(item) is int:
-            return item
+    def word(item: Any) -> Any:
+        if isinstance(item, float):
+            return float_word(item)
         if isinstance(item, EwRef):
             return table.ew(item.name).address
         if isinstance(item, BodyRef):
@@ -120,12 +122,8 @@ def assemble(program: Program, table: KernelTable, keep: list[object] | None = N
 
     for call in program.calls:
         row = table.kernel(call.kernel)
-        attrs = {
-            k: v if type(v) is int else [one(x) for x in v] if isinstance(v, (list, tuple)) else one(v)
-            for k, v in call.attrs.items()
-        }
         starts.append(len(words))
-        words += pack_attrs(row, attrs)
+        words += [item if type(item) is int else word(item) for item in lay_out(row, call.attrs)]
         fns.append(row.address)
         extents.append(call.extent)
         grains.append(call.grain)
@@ -146,12 +144,10 @@ def one_call(
     extent: int, grain: int = 0, phases: int = 1, cost: int = 0,
 ) -> _interp.Program:
     """A program that is one kernel call; arguments are (slot, offset) or absent, attributes have no names left."""
-
-    def ints(*values: int) -> Array:
-        return np.array(values, np.int64)
-
-    return _interp.Program(
-        ints(row.address), ints(extent), ints(grain), ints(phases), ints(0), ints(cost), ints(*pack_attrs(row, attrs)),
-        ints(0), ints(*(-1 if a is None else a[0] for a in args)), ints(*(0 if a is None else a[1] for a in args)),
-        ints(0, len(args)), n_slots, None,
-    )
+    words = pack_attrs(row, attrs)
+    at = 8 + len(words)
+    numbers = np.array([row.address, extent, grain, phases, 0, cost, 0, len(args), *words,
+                        *[-1 if a is None else a[0] for a in args], *[0 if a is None else a[1] for a in args]], np.int64)
+    fn, extents, grains, phases_, node, costs_, start = [numbers[i : i + 1] for i in range(7)]
+    return _interp.Program(fn, extents, grains, phases_, node, costs_, numbers[8:at], start,
+                           numbers[at : at + len(args)], numbers[at + len(args) :], numbers[6:8], n_slots, None)
