@@ -222,12 +222,14 @@ class Graph:
 
     def constant(self, array: Any, dtype: Any = None, name: str | None = None) -> Value:
         """Put an array into the graph: its values of now. A read-only array is kept as it is, others are copied."""
-        if type(array) is not np.ndarray and (trace := trace_of(array)) is not None:
-            trace.end("a constant is made from the extent")
-        try:
-            data = np.asarray(array)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise GraphError(f"constant: must be an array, got {type(array).__name__} ({error})") from error
+        data = array
+        if type(array) is not np.ndarray:
+            if (trace := trace_of(array)) is not None:
+                trace.end("a constant is made from the extent")
+            try:
+                data = np.asarray(array)
+            except (ValueError, TypeError, OverflowError) as error:
+                raise GraphError(f"constant: must be an array, got {type(array).__name__} ({error})") from error
         if dtype is not None:
             data = data.astype(dtypes.as_dtype(dtype).numpy)
         kind = dtypes.of_array(data)

@@ -82,19 +82,21 @@ def _array(attrs: Mapping[str, Any], name: str, dtype: Any) -> Array:
 def _layout(nodes: _Nodes, roots: Ints, dtype: Any) -> tuple[Array, Array, int]:
     """Breadth-first order per tree with children side by side: (records, roots, general)."""
     n = len(nodes.mode)
+    is_inner = nodes.mode != _LEAF
+    exchanged = (nodes.mode == _GTE) | (nodes.mode == _GT)
     level, tree = roots, np.arange(len(roots))
     order, trees, is_left = [level], [tree], []
     visited = len(level)
     while True:
-        inner = nodes.mode[level] != _LEAF
+        inner = is_inner[level]
         parents, tree = level[inner], tree[inner]
         if not len(parents):
             break
         # after the rewrite to x <= t: mode >= and > exchange the children
-        swap = np.isin(nodes.mode[parents], (_GTE, _GT))
-        yes = np.where(swap, nodes.false[parents], nodes.true[parents])
-        no = np.where(swap, nodes.true[parents], nodes.false[parents])
-        level = np.stack([no, yes], 1).reshape(-1)
+        swap = exchanged[parents]
+        level = np.empty(2 * len(parents), np.int64)
+        level[0::2] = np.where(swap, nodes.true[parents], nodes.false[parents])
+        level[1::2] = np.where(swap, nodes.false[parents], nodes.true[parents])
         tree = np.repeat(tree, 2)
         visited += len(level)
         if visited > 2 * n + len(roots):
@@ -113,11 +115,11 @@ def _layout(nodes: _Nodes, roots: Ints, dtype: Any) -> tuple[Array, Array, int]:
     nxt = place.copy()
     nxt[inner] = place[len(roots) + 2 * np.arange(int(inner.sum()))]
     threshold = nodes.threshold[ids].astype(dtype)
-    lower = np.isin(mode, (_LT, _GTE))
+    lower = (mode == _LT) | (mode == _GTE)
     with np.errstate(over="ignore"):
         threshold = np.where(lower, np.nextafter(threshold, dtype(-np.inf)), threshold)
     threshold[~inner] = np.nan
-    swapped = np.isin(mode, (_GTE, _GT))
+    swapped = exchanged[ids]
     nan_passes = np.where(swapped, ~nodes.missing[ids], nodes.missing[ids]) & inner
     test = np.select([mode == _EQ, mode == _NEQ, mode == _MEMBER], [1, 2, 3], 0)
     fields: list[Any] = [("threshold", dtype), ("feature", "i4"), ("next", "i4"), ("aux", "i4")]

@@ -186,7 +186,7 @@ class NodeContext:
 
     def attr(self, name: _Str, default: Any = _MISSING) -> Any:
         """An attribute as it is in the file."""
-        ref = self.node.refs.get(name)
+        ref = self.node.refs.get(name) if self.node.refs else None
         if ref is not None:
             outer = self.tracer.frames[-1].attributes if self.tracer.frames else {}
             if ref in outer:

@@ -194,7 +194,8 @@ class Tracer:
     def item(self, result: Any) -> Any:
         """What is kept for a result of an op function: arrays for constants."""
         if isinstance(result, Value):
-            return result if result.array is None else result.array
+            array = result.array
+            return result if array is None else array
         if isinstance(result, (bool, int, float, np.generic)):
             return np.asarray(result)
         if isinstance(result, (list, tuple)):
@@ -471,7 +472,8 @@ class Tracer:
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise FormatError(f"{node.place}: functions must expand to at most {MAX_NODES} nodes, got more")
-        function = self.model.functions.get((node.domain, node.op, node.overload))
+        functions = self.model.functions
+        function = functions.get((node.domain, node.op, node.overload)) if functions else None
         self.graph.place = node.name
         try:
             if function is not None:
@@ -488,9 +490,7 @@ class Tracer:
         except (KeyError, IndexError, ValueError, TypeError, ArithmeticError, AttributeError, AssertionError) as error:
             raise FormatError(f"{node.place}: cannot be imported: {type(error).__name__}: {error}") from error
         outs = results if isinstance(results, tuple) else (results,)
-        if len(outs) < sum(1 for o in node.outputs if o) and len(outs) < max(
-            (i + 1 for i, o in enumerate(node.outputs) if o), default=0
-        ):
+        if len(outs) < len(node.outputs) and len(outs) < sum(1 for o in node.outputs if o):
             raise FormatError(f"{node.place}: must have at most {len(outs)} results, got {len(node.outputs)}")
         for name, result in zip(node.outputs, outs, strict=False):
             if name:

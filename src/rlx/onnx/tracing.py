@@ -38,6 +38,10 @@ def element_count(value: Value) -> int:
     return n
 
 
+# Of ops whose results are not told by their operands, or whose shapes are not.
+_EFFECTS = frozenset({"random", "stateful", "dynamic"})
+
+
 class TraceGraph(Graph):
     """Evaluates integer and bool ops on constants at once, exactly, by their definitions.
 
@@ -99,8 +103,12 @@ class TraceGraph(Graph):
         loc: str | None = None,
         fresh: tuple[str, ...] = (),
     ) -> tuple[Value, ...]:
-        known = not op.has("random") and not op.has("stateful") and not op.has("dynamic")
-        known = known and all(v is None or v in self.pure for v in inputs)
+        known, pure = _EFFECTS.isdisjoint(op.traits), self.pure
+        if known:
+            for v in inputs:
+                if v is not None and v not in pure:
+                    known = False
+                    break
         if self.trace is not None:
             if known:
                 return self._emit_traced(op, inputs, attrs, name, loc)

@@ -6,8 +6,8 @@ of the region, so nothing is recomputed and no output is lost.
 """
 
 import heapq
-from collections.abc import Set
 
+from rlx._kernels import _nodes
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ops.fused import REGION
 
@@ -15,19 +15,36 @@ MAX_NODES = 24
 MAX_OPERANDS = 16
 
 
-_NONE: frozenset[int] = frozenset()
+_RAISES = frozenset({"div", "mod", "fmod", "floor_div", "pow"})
+_INTEGER_IDENTITY = frozenset({"floor", "ceil", "round", "trunc"})
 
 
 def _joins(node: Node) -> bool:
     if "elementwise" not in node.op.traits:
         return False
-    first = node.inputs[0]
+    first, name = node.inputs[0], node.op.name
     assert first is not None
-    out = node.outputs[0]
-    same_cast = node.op.name == "cast" and first.dtype == out.dtype and not node.attrs["saturate"]
-    integer_identity = first.dtype.is_int and node.op.name in ("floor", "ceil", "round", "trunc")
-    raises = first.dtype.is_int and node.op.name in ("div", "mod", "fmod", "floor_div", "pow")
-    return out.type.is_static and not same_cast and not integer_identity and not raises
+    kind = first.type.dtype
+    if name == "cast":
+        if kind == node.outputs[0].type.dtype and not node.attrs["saturate"]:
+            return False
+    elif kind.is_int and (name in _INTEGER_IDENTITY or name in _RAISES):
+        return False
+    return node.outputs[0].type.is_static
+
+
+class _Group:
+    """Nodes that become a region; sets of groups are bits of integers, by their numbers."""
+
+    __slots__ = ("bit", "name", "nodes", "number", "outside", "sources")
+
+    def __init__(self, number: int, name: int) -> None:
+        self.number = number
+        self.bit = 1 << number
+        self.name = name  # the place of its first node
+        self.nodes: list[Node] = []
+        self.outside: set[Value] = set()  # operands that others make
+        self.sources = 0  # groups that they come from
 
 
 def fuse_elementwise(graph: Graph) -> Graph:
@@ -38,132 +55,135 @@ def fuse_elementwise(graph: Graph) -> Graph:
     join a group unless one of its other operands comes, through any chain of
     groups, from that same group: then the group would need its own result.
     """
-    groups: dict[int, list[Node]] = {}
-    outside: dict[int, set[Value]] = {}  # operands of a group that others make
-    sources: dict[int, set[int]] = {}
-    behind: dict[int, Set[int]] = {}
-    group_of: dict[int, int] = {}
+    groups: list[_Group] = []
+    behind: dict[int, int] = {}
+    group_of: dict[int, _Group] = {}
     for index, node in enumerate(graph.nodes):
-        producers = [v.node for v in node.inputs if v is not None]
-        below: Set[int] = _NONE
-        if len(producers) == 1:
-            below = behind[id(producers[0])]
-        elif producers:
-            below = set().union(*[behind[id(p)] for p in producers])
+        producers = [id(v.node) for v in node.inputs if v is not None]
+        below = 0
+        for p in producers:
+            below |= behind[p]
         if not _joins(node):
             behind[id(node)] = below
             continue
-        chosen_group = index
-        for g in sorted({group_of[id(p)] for p in producers if id(p) in group_of}, reverse=True):
-            others: set[int] = set()
+        chosen = None
+        near = {g.number: g for p in producers if (g := group_of.get(p)) is not None}
+        for number in sorted(near, reverse=True):
+            g = near[number]
+            others = 0
             for p in producers:
-                if group_of.get(id(p)) != g:
-                    others |= behind[id(p)]
-            if _fits(groups[g], outside[g], node) and not _reaches(others, g, sources):
-                chosen_group = g
+                if group_of.get(p) is not g:
+                    others |= behind[p]
+            if _fits(g, node) and not (others and _reaches(others, g.bit, groups)):
+                chosen = g
                 break
-        groups.setdefault(chosen_group, []).append(node)
-        outside.setdefault(chosen_group, set()).update(
-            [v for v in node.inputs if v is not None and group_of.get(id(v.node)) != chosen_group])
-        sources.setdefault(chosen_group, set()).update(below - {chosen_group})
-        group_of[id(node)] = chosen_group
-        behind[id(node)] = {chosen_group}
-    chosen = {g: nodes for g, nodes in groups.items() if len(nodes) > 1}
-    return _rebuild(graph, chosen) if chosen else graph
+        if chosen is None:
+            chosen = _Group(len(groups), index)
+            groups.append(chosen)
+        chosen.nodes.append(node)
+        chosen.outside.update([v for v in node.inputs if v is not None and group_of.get(id(v.node)) is not chosen])
+        chosen.sources |= below & ~chosen.bit
+        group_of[id(node)] = chosen
+        behind[id(node)] = chosen.bit
+    regions = [g for g in groups if len(g.nodes) > 1]
+    return _rebuild(graph, regions) if regions else graph
 
 
-def _reaches(starts: set[int], goal: int, sources: dict[int, set[int]]) -> bool:
-    """Whether `goal` is among the groups that `starts` come from."""
-    todo, seen = list(starts), set(starts)
+def _reaches(starts: int, goal: int, groups: list[_Group]) -> bool:
+    """Whether the group with the bit `goal` is among those that `starts` come from."""
+    todo = seen = starts
     while todo:
-        g = todo.pop()
-        if g == goal:
+        if seen & goal:
             return True
-        for h in sources[g]:
-            if h not in seen:
-                seen.add(h)
-                todo.append(h)
-    return False
+        low = todo & -todo
+        found = groups[low.bit_length() - 1].sources
+        todo = (todo | found & ~seen) ^ low
+        seen |= found
+    return bool(seen & goal)
 
 
-def _fits(group: list[Node], outside: set[Value], node: Node) -> bool:
-    if len(group) >= MAX_NODES or group[0].outputs[0].shape != node.outputs[0].shape:
+def _fits(group: _Group, node: Node) -> bool:
+    if len(group.nodes) >= MAX_NODES or group.nodes[0].outputs[0].type.shape != node.outputs[0].type.shape:
         return False
-    if len(outside) + len(node.inputs) <= MAX_OPERANDS:
+    if len(group.outside) + len(node.inputs) <= MAX_OPERANDS:
         return True
-    made = {n.outputs[0] for n in group}
-    return len(outside | {v for v in node.inputs if v is not None and v not in made}) <= MAX_OPERANDS
+    made = {n.outputs[0] for n in group.nodes}
+    return len(group.outside | {v for v in node.inputs if v is not None and v not in made}) <= MAX_OPERANDS
 
 
-def _rebuild(graph: Graph, chosen: dict[int, list[Node]]) -> Graph:
-    member: dict[int, int] = {id(n): g for g, nodes in chosen.items() for n in nodes}
-    last = {g: nodes[-1] for g, nodes in chosen.items()}
+def _rebuild(graph: Graph, regions: list[_Group]) -> Graph:
+    member = {id(n): g for g in regions for n in g.nodes}
+    # Units, a region or a node outside, come in the order of their last nodes as far as their operands allow.
+    last: dict[int, int] = {}  # by number of the group: place of the last node
+    for at, node in enumerate(graph.nodes):
+        if (g := member.get(id(node))) is not None:
+            last[g.number] = at
+    leaving = set(graph.outputs.values())  # results of regions that others read
+    ordered = True
+    for at, node in enumerate(graph.nodes):
+        g = member.get(id(node))
+        for v in node.inputs:
+            if v is not None and (made := member.get(id(v.node))) is not None and made is not g:
+                leaving.add(v)
+                ordered = ordered and last[made.number] < (at if g is None else last[g.number])
+    places = range(len(graph.nodes)) if ordered else _sequence(graph, member, last)
     rewriter = Rewriter(graph)
-    readers: dict[Value, set[int]] = {}
-    for n in graph.nodes:
-        for v in n.inputs:
-            if v is not None:
-                readers.setdefault(v, set()).add(member.get(id(n), -1))
-    for v in graph.outputs.values():
-        readers.setdefault(v, set()).add(-1)
-    # Units, a region or a node outside, in the order of their last nodes as far as their operands allow.
-    unit: dict[int, int] = {}  # of a node: position of the last node of its unit
-    for at, n in enumerate(graph.nodes):
-        g = member.get(id(n))
-        for m in (n,) if g is None else chosen[g] if n is last[g] else ():
-            unit[id(m)] = at
-    waiting = set(unit.values())
-    missing = dict.fromkeys(waiting, 0)
-    followers: dict[int, list[int]] = {}
-    for at in waiting:
-        g = member.get(id(graph.nodes[at]))
-        nodes = [graph.nodes[at]] if g is None else chosen[g]
-        for producer in {unit[id(v.node)] for n in nodes for v in n.inputs if v is not None} - {at}:
-            followers.setdefault(producer, []).append(at)
-            missing[at] += 1
-    ready = sorted(at for at in waiting if not missing[at])
-    while ready:
-        at = heapq.heappop(ready)
-        waiting.remove(at)
-        g = member.get(id(graph.nodes[at]))
+    for at in places:
+        node = graph.nodes[at]
+        g = member.get(id(node))
         if g is None:
-            rewriter.copy(graph.nodes[at])
-        else:
-            _emit_region(rewriter, chosen[g], g, readers)
-        for follower in followers.get(at, ()):
-            missing[follower] -= 1
-            if not missing[follower]:
-                heapq.heappush(ready, follower)
-    if waiting:
-        raise RuntimeError(f"regions of graph {graph.name!r} form a cycle")
+            rewriter.copy(node)
+        elif at == last[g.number]:
+            _emit_region(rewriter, g, leaving)
     return rewriter.finish()
 
 
-def _emit_region(
-    rewriter: Rewriter, nodes: list[Node], group: int, readers: dict[Value, set[int]]
-) -> None:
-    made = {n.outputs[0] for n in nodes}
-    outside: dict[Value, None] = {}
-    for n in nodes:
-        for v in n.inputs:
-            if v is not None and v not in made:
-                outside[v] = None
-    body = Graph(f"region{group}")
+def _sequence(graph: Graph, member: dict[int, _Group], last: dict[int, int]) -> list[int]:
+    """Places of the last nodes of all units in an order in which each comes behind those that it reads."""
+    unit = {id(n): at if (g := member.get(id(n))) is None else last[g.number] for at, n in enumerate(graph.nodes)}
+    missing = dict.fromkeys(unit.values(), 0)
+    followers: dict[int, list[int]] = {}
+    for at in missing:
+        g = member.get(id(graph.nodes[at]))
+        nodes = [graph.nodes[at]] if g is None else g.nodes
+        for producer in {unit[id(v.node)] for n in nodes for v in n.inputs if v is not None} - {at}:
+            followers.setdefault(producer, []).append(at)
+            missing[at] += 1
+    ready = sorted(at for at, n in missing.items() if not n)
+    order = []
+    while ready:
+        order.append(heapq.heappop(ready))
+        for follower in followers.get(order[-1], ()):
+            missing[follower] -= 1
+            if not missing[follower]:
+                heapq.heappush(ready, follower)
+    if len(order) < len(missing):
+        raise RuntimeError(f"regions of graph {graph.name!r} form a cycle")
+    return order
+
+
+def _emit_region(rewriter: Rewriter, group: _Group, leaving: set[Value]) -> None:
+    nodes = group.nodes
+    body = Graph(f"region{group.name}")
     body.track_source = False
     inner: dict[Value, Value] = {}
-    for i, v in enumerate(outside):
-        inner[v] = body.fresh_input(f"x{i}", v.type)
+    made = {n.outputs[0] for n in nodes}
+    outside: list[Value] = []
+    for n in nodes:
+        for v in n.inputs:
+            if v is not None and v not in made and v not in inner:
+                inner[v] = body.fresh_input(f"x{len(outside)}", v.type)
+                outside.append(v)
     results: list[Value] = []
     for n in nodes:
-        operands = tuple([None if v is None else inner[v] for v in n.inputs])
-        inner[n.outputs[0]] = body.adopt(n, operands, (n.outputs[0].type,))[0]
-        if readers.get(n.outputs[0], set()) - {group}:
-            results.append(n.outputs[0])
+        out = n.outputs[0]
+        _nodes.copy(body, inner, n)
+        if out in leaving:
+            results.append(out)
     if not results:
         return  # nobody reads any of them
     for v in results:
         body.output(v.name, inner[v])
-    named = nodes[-1]
-    new_values = rewriter.emit(REGION, [rewriter.map[v] for v in outside], {"body": body}, named)
+    new_values = rewriter.emit(REGION, [rewriter.map[v] for v in outside], {"body": body}, nodes[-1])
     for v, value in zip(results, new_values, strict=True):
         rewriter.replace(v, value)

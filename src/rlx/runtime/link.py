@@ -146,8 +146,9 @@ def one_call(
     """A program that is one kernel call; arguments are (slot, offset) or absent, attributes have no names left."""
     words = pack_attrs(row, attrs)
     at = 8 + len(words)
+    places = [(-1, 0) if a is None else a for a in args]
     numbers = np.array([row.address, extent, grain, phases, 0, cost, 0, len(args), *words,
-                        *[-1 if a is None else a[0] for a in args], *[0 if a is None else a[1] for a in args]], np.int64)
+                        *[slot for slot, _ in places], *[offset for _, offset in places]], np.int64)
     fn, extents, grains, phases_, node, costs_, start = [numbers[i : i + 1] for i in range(7)]
     return _interp.Program(fn, extents, grains, phases_, node, costs_, numbers[8:at], start,
                            numbers[at : at + len(args)], numbers[at + len(args) :], numbers[6:8], n_slots, None)
