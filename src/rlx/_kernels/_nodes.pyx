@@ -239,3 +239,14 @@ def readers(list nodes not None):
                 else:
                     (<list>had).append(node)
     return found
+
+
+def kinds(list nodes not None):
+    """The element types of what nodes give."""
+    cdef set found = set()
+    for node in nodes:
+        _is_node(node)
+        for value in <tuple>_get(node, N.outputs):
+            _is_value(value)
+            found.add(_get(value, V.type).dtype)
+    return found

@@ -300,14 +300,13 @@ def _within_quantisation(node: Node, alone: Callable[[Value | None], bool]) -> l
 
 def _inplace(regs: list[_Reg], steps: list[AttrItem], n_inputs: int, n_results: int) -> list[tuple[int, int]]:
     """Pairs (result, input) that may share memory: the input's last reader is not after the result's writer."""
-    pairs = []
-    for out in range(n_inputs, n_inputs + n_results):
-        writer = next(s for s in range(0, len(steps), 6) if steps[s + 1] == out)
-        for i in range(n_inputs):
-            reads = [s for s in range(0, len(steps), 6) if i in steps[s + 2 : s + 5]]
-            if regs[i].kind == FULL and regs[i].itemsize == regs[out].itemsize and max(reads, default=-1) <= writer:
-                pairs.append((out, i))
-    return pairs
+    written: dict[AttrItem, int] = {}
+    read: dict[AttrItem, int] = {}  # place of the last step that reads a register
+    for s in range(0, len(steps), 6):
+        written.setdefault(steps[s + 1], s)
+        read |= dict.fromkeys(steps[s + 2 : s + 5], s)
+    return [(out, i) for out in range(n_inputs, n_inputs + n_results) for i in range(n_inputs)
+            if regs[i].kind == FULL and regs[i].itemsize == regs[out].itemsize and read.get(i, -1) <= written[out]]
 
 
 def _lower_direct(

@@ -92,13 +92,17 @@ def draws(node: Node) -> bool:
     return any(draws(n) for g in bodies for n in g.nodes)
 
 
+def _same_attrs(a: Node, b: Node) -> bool:
+    return [_attr_key(v) for v in a.attrs.values()] == [_attr_key(v) for v in b.attrs.values()]
+
+
 # A node without any of these traits computes, and has no effect.
 _EFFECTS = frozenset({"leaf", "stateful", "control", "random"})
 
 
 def merge_common(graph: Graph) -> Graph:
     """One node for equal pure nodes on equal operands; small equal constants too."""
-    seen: dict[Any, Node] = {}
+    seen: dict[Any, list[Node]] = {}
     same: dict[Value, Value] = {}
     for node in graph.nodes:
         op = node.op
@@ -110,11 +114,15 @@ def merge_common(graph: Graph) -> Graph:
         elif not _EFFECTS.isdisjoint(op.traits) and ("leaf" in op.traits or "stateful" in op.traits or draws(node)):
             continue
         else:
-            operands = tuple([-1 if v is None else id(same.get(v, v)) for v in node.inputs])
-            attrs = node.attrs
-            key = (op, operands, tuple([_attr_key(v) for v in attrs.values()])) if attrs else (op, operands)
-        first = seen.setdefault(key, node)
-        if first is not node:
+            key = (op, *[-1 if v is None else id(same.get(v, v)) for v in node.inputs])
+        alike = seen.get(key)
+        if alike is None:
+            seen[key] = [node]
+            continue
+        first = next((n for n in alike if _same_attrs(n, node)), None)
+        if first is None:
+            alike.append(node)
+        else:
             same.update(zip(node.outputs, first.outputs, strict=True))
     if not same:
         return graph

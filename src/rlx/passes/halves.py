@@ -1,6 +1,7 @@
 """Half types are storage: compute in f32 and round once per node (numerics contract, item 2)."""
 
 from rlx import dtypes
+from rlx._kernels import _nodes
 from rlx.ir.graph import Graph, Node, Rewriter
 
 # Casts and moves work on half types as they are.
@@ -23,7 +24,7 @@ def widen_halves(graph: Graph) -> Graph:
     """Wrap every computing node on half types in casts to f32 and back."""
     from rlx.ops import TABLE
 
-    if not any(_has_half(n) for n in graph.nodes if not n.op.has("leaf")):
+    if not any(kind.is_half for kind in _nodes.kinds(graph.nodes)):
         return graph
     cast = TABLE["cast"]
     rewriter = Rewriter(graph)

@@ -19,6 +19,7 @@ from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import FLOATS, Readers, is_row
 
 _CHAINS = {"reduce_max": "max", "reduce_min": "min", "reduce_sum": "add", "reduce_prod": "mul"}
+_MOVES = frozenset({"reshape", "transpose"})
 _MOST = 8
 
 
@@ -28,7 +29,7 @@ def _is_number(v: Value) -> bool:
 
 def hoist_elementwise(graph: Graph) -> Graph:
     """Swap elementwise nodes with the reshape or transpose before them."""
-    moves = {v for n in graph.nodes if n.op.name in ("reshape", "transpose") for v in n.outputs}
+    moves = {v for n in graph.nodes if n.op.name in _MOVES for v in n.outputs}
     if not any(n.op.has("elementwise") and any(v in moves for v in n.inputs) for n in graph.nodes):
         return graph
     readers = Readers(graph)
@@ -48,6 +49,9 @@ def hoist_elementwise(graph: Graph) -> Graph:
 def _hoist(rewriter: Rewriter, node: Node, readers: Readers) -> bool:
     from rlx.ops import TABLE
 
+    known = rewriter.map
+    if not any(v is not None and known[v].node.op.name in _MOVES for v in node.inputs):
+        return False
     out = node.outputs[0]
     if out.rank == 0 or not out.type.is_static or _is_number(out):
         return False
@@ -57,7 +61,7 @@ def _hoist(rewriter: Rewriter, node: Node, readers: Readers) -> bool:
     old = node.inputs[main[0]]
     assert old is not None
     move = rewriter.map[old].node
-    if move.op.name not in ("reshape", "transpose") or readers.only(old) is not node:
+    if move.op.name not in _MOVES or readers.only(old) is not node:
         return False
     x = move.inputs[0]
     assert x is not None
