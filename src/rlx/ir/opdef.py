@@ -39,6 +39,12 @@ def _as_int(value: Any) -> int:
 
 
 def _as_ints(value: Any) -> tuple[int, ...]:
+    if type(value) is tuple:
+        for v in value:
+            if type(v) is not int or not -(2**63) <= v < 2**63:
+                break
+        else:
+            return value
     if isinstance(value, (int, np.integer)):
         return (_as_int(value),)
     return tuple([_as_int(v) for v in value])
@@ -69,6 +75,12 @@ def _as_str(value: Any) -> str:
 
 
 def _as_dims(value: Any) -> tuple[Any, ...]:
+    if type(value) is tuple:
+        for v in value:
+            if type(v) is not int:
+                break
+        else:
+            return value
     from rlx.ir.dims import as_dim
 
     return tuple([v if type(v) is int else as_dim(v) if not isinstance(v, int) or v >= 0 else v for v in value])

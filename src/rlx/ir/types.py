@@ -126,10 +126,12 @@ def broadcast(shapes: Sequence[Shape], what: str) -> Shape:
     TypeRuleError
         Two sizes differ and neither is 1.
     """
-    if len(shapes) == 2 and shapes[0] == shapes[1]:
-        return tuple(shapes[0])
-    if len(shapes) == 2 and not (shapes[0] and shapes[1]):
-        return tuple(shapes[0] or shapes[1])
+    if len(shapes) == 2:
+        a, b = shapes
+        if not (a and b):
+            return tuple(a or b)
+        if a == b or (len(a) > len(b) and a[len(a) - len(b) :] == b):
+            return tuple(a)
     rank = max((len(s) for s in shapes), default=0)
     result: list[AnyDim] = [1] * rank
     for shape in shapes:

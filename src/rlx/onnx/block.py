@@ -311,15 +311,28 @@ def _declared(v: ValueInfo) -> tuple[int, tuple[int, ...]]:
     return tensor.elem_type, tuple(max(0, d.dim_value or 0) for d in tensor.shape.dim) if tensor.shape else ()
 
 
-def _prepare(block: Block) -> None:
-    """Order the nodes, drop those that nothing needs, find captures and last uses."""
-    made: dict[str, NodeDef] = {}
+def _as_listed(block: Block, made: Mapping[str, NodeDef]) -> list[NodeDef] | None:
+    """The nodes that an output needs, as the file lists them; None if it has one before what it reads."""
+    known: set[str] = set()
     for node in block.nodes:
-        for name in node.outputs:
-            if name and name in made:
-                raise FormatError(f"{node.place}: results must have different names, got {name!r} twice")
-            if name:
-                made[name] = node
+        for name in (*node.inputs, *node.captures) if node.captures else node.inputs:
+            if name in made and name not in known:
+                return None
+        known.update(node.outputs)
+    wanted = set(block.outputs)
+    wanted.discard("")
+    order = []
+    for node in reversed(block.nodes):
+        if not wanted.isdisjoint(node.outputs):
+            order.append(node)
+            wanted.update(node.inputs, node.captures)
+            wanted.discard("")
+    order.reverse()
+    return order
+
+
+def _sorted(block: Block, made: Mapping[str, NodeDef]) -> list[NodeDef]:
+    """The nodes that an output needs, each behind what it reads."""
     order: list[NodeDef] = []
     state: dict[int, int] = {}
 
@@ -351,6 +364,21 @@ def _prepare(block: Block) -> None:
             elif child.index not in state:
                 state[child.index] = 1
                 path.append((child, iter(needs(child))))
+    return order
+
+
+def _prepare(block: Block) -> None:
+    """Order the nodes, drop those that nothing needs, find captures and last uses."""
+    made: dict[str, NodeDef] = {}
+    for node in block.nodes:
+        for name in node.outputs:
+            if name and name in made:
+                raise FormatError(f"{node.place}: results must have different names, got {name!r} twice")
+            if name:
+                made[name] = node
+    order = _as_listed(block, made)
+    if order is None:
+        order = _sorted(block, made)
     last: dict[str, NodeDef] = {}
     own = {*made, *block.inputs, *block.initialisers}
     outside: set[str] = set()
@@ -362,11 +390,12 @@ def _prepare(block: Block) -> None:
                     outside.add(name)
     outside.update(n for n in block.outputs if n not in own)
     drops: dict[int, list[str]] = {}
+    results = set(block.outputs)
     for name, node in last.items():
-        if name in own and name not in block.outputs:
+        if name in own and name not in results:
             drops.setdefault(node.index, []).append(name)
     for node in order:
         node.drop = tuple(drops.get(node.index, ()))
-        node.outputs = tuple(o if o in last or o in block.outputs else "" for o in node.outputs)
+        node.outputs = tuple([o if o in last or o in results else "" for o in node.outputs])
     block.nodes = order
     block.captures = frozenset(outside)

@@ -26,8 +26,8 @@ def same_dtype(op: str, types: Sequence[TensorType]) -> DType:
         Two operands have different element types.
     """
     first = types[0].dtype
-    for t in types[1:]:
-        if t.dtype != first:
+    for t in types:
+        if t.dtype is not first:
             raise TypeRuleError(
                 f"{op}: operand types must match, got {first} and {t.dtype}"
                 "\nhint: convert one with ops.cast(x, dtype=...)"

@@ -51,8 +51,9 @@ def geometry(op: str, n: int, strides: Sequence[int] | None, pads: Sequence[int]
                                       ("dilations", found.dilations, n, 1)):
         if len(values) != want:
             raise TypeRuleError(f"{op}: {name} must have {want} numbers, got {list(values)}")
-        if any(v < least for v in values):
-            raise TypeRuleError(f"{op}: {name} must be >= {least}, got {list(values)}")
+        for v in values:
+            if v < least:
+                raise TypeRuleError(f"{op}: {name} must be >= {least}, got {list(values)}")
     if groups < 1:
         raise TypeRuleError(f"{op}: groups must be >= 1, got {groups}")
     return found
@@ -76,11 +77,12 @@ def conv_type(op: str, x: TensorType, w: TensorType, b: TensorType | None, at: d
         raise TypeRuleError(f"{op}: rank of w must be that of x, got {x} and {w}")
     n = x.rank - 2
     g = geometry(op, n, at["strides"], at["pads"], at["dilations"], at["groups"])
-    if any(not isinstance(d, int) for d in w.shape):
+    kernel = [d for d in w.shape if isinstance(d, int)][2:]
+    if len(kernel) < n:
         raise TypeRuleError(f"{op}: sizes of w must be numbers, got {w}")
-    kernel = [d for d in w.shape[2:] if isinstance(d, int)]
-    if any(k < 1 for k in kernel):
-        raise TypeRuleError(f"{op}: kernel sizes must be >= 1, got {w}")
+    for k in kernel:
+        if k < 1:
+            raise TypeRuleError(f"{op}: kernel sizes must be >= 1, got {w}")
     if x.shape[1] != w.shape[1] * g.groups:
         raise TypeRuleError(f"{op}: channels of x must be groups * w.shape[1] = {w.shape[1] * g.groups}, got {x}")
     if isinstance(w.shape[0], int) and w.shape[0] % g.groups:
