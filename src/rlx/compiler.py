@@ -66,7 +66,7 @@ def _collect_illegal(graph: Graph, bad: list[str]) -> None:
         for v in node.outputs:
             kind = v.type
             n: int = math.prod(kind.shape) if kind.is_static else 0  # type: ignore[arg-type]
-            if n > few and kind.dtype.itemsize * n > most:
+            if (type(n) is not int or n > few) and kind.dtype.itemsize * n > most:
                 raise SizeError(f"{node.place}: a value must fit this machine's {most:,} bytes, got {kind}")
         if op is CONSTANT:
             continue

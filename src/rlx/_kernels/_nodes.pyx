@@ -1,4 +1,4 @@
-"""Inner loops over the nodes of a graph: copying nodes into another graph, taking graphs apart, who reads what.
+"""Inner loops of compiling: copying nodes into another graph, taking graphs apart, who reads what, places in memory.
 
 Nodes and values are Python classes with slots. Passes make them by the ten thousand, so their slots are read and
 written here where they lie; `bind` looks their places up in the classes.
@@ -8,6 +8,8 @@ from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 
 cdef extern from *:
     """
@@ -250,3 +252,92 @@ def kinds(list nodes not None):
             _is_value(value)
             found.add(_get(value, V.type).dtype)
     return found
+
+
+cdef struct _Piece:
+    int64_t offset, end, first, last
+
+cdef struct _Row:  # pieces that are alive during some calls, by number
+    int* items
+    int n, room
+
+
+cdef int _by_offset(const void* a, const void* b) noexcept nogil:
+    cdef int64_t x = (<const _Piece*>a).offset, y = (<const _Piece*>b).offset
+    return (x > y) - (x < y)
+
+
+cdef int64_t _gap(const _Piece* near, Py_ssize_t n, int64_t need) noexcept nogil:
+    """Where the smallest gap starts that is large enough, among pieces in the order of their offsets."""
+    cdef int64_t best = -1, best_gap = 0, at = 0, gap
+    cdef Py_ssize_t i
+    for i in range(n):
+        gap = near[i].offset - at
+        if gap >= need and (best < 0 or gap < best_gap):
+            best, best_gap = at, gap
+        if near[i].end > at:
+            at = near[i].end
+    return at if best < 0 else best
+
+
+def place(spans, order, limit):
+    """See `rlx.lower.offsets.place`."""
+    cdef Py_ssize_t n = len(spans), count = 0, rows = 0, i, k, many
+    cdef int64_t width = 16, start, stop, need, top = 0, work = 0, most = -1 if limit is None else limit, t
+    cdef _Piece* pieces = <_Piece*>malloc((2 * n + 1) * sizeof(_Piece))
+    cdef _Piece* near = pieces + n
+    cdef int* seen = <int*>calloc(n + 1, sizeof(int))
+    cdef _Row* during = NULL
+    cdef _Row* row
+    cdef int* grown
+    cdef list offsets = [0] * n
+    try:
+        stop = 0
+        for _, last, _ in spans:
+            stop = max(stop, <int64_t>last)
+        width = max(width, stop // 1024)
+        rows = stop // width + 1
+        during = <_Row*>calloc(rows, sizeof(_Row))
+        if pieces is NULL or seen is NULL or during is NULL:
+            raise MemoryError
+        for index in order:
+            start, stop, need = spans[index]
+            if start < 0 or stop < start or stop // width >= rows or count == n:
+                raise ValueError(f"a block must live from call to call, once, got {spans[index]}")
+            many = 0
+            work += 1
+            for t in range(start // width, stop // width + 1):
+                row = &during[t]
+                work += row.n
+                for i in range(row.n):
+                    k = row.items[i]
+                    if seen[k] != count + 1 and pieces[k].last >= start and pieces[k].first <= stop:
+                        seen[k] = count + 1
+                        near[many] = pieces[k]
+                        many += 1
+            qsort(near, many, sizeof(_Piece), _by_offset)
+            pieces[count].offset = _gap(near, many, need)
+            pieces[count].end = pieces[count].offset + need
+            pieces[count].first, pieces[count].last = start, stop
+            for t in range(start // width, stop // width + 1):
+                row = &during[t]
+                if row.n == row.room:
+                    grown = <int*>realloc(row.items, (2 * row.room + 8) * sizeof(int))
+                    if grown is NULL:
+                        raise MemoryError
+                    row.items, row.room = grown, 2 * row.room + 8
+                row.items[row.n] = count
+                row.n += 1
+            offsets[index] = pieces[count].offset
+            top = max(top, pieces[count].end)
+            count += 1
+            if most >= 0 and top >= most:
+                break
+        return offsets, top, work
+    finally:
+        if during is not NULL:
+            for i in range(rows):
+                free(during[i].items)
+        free(during)
+        free(pieces)
+        free(seen)

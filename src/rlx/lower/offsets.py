@@ -9,20 +9,14 @@ program for all but the smallest.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
+from rlx._kernels import _nodes
 
 # First and last call (inclusive) of a block's life, and its bytes.
 Span = tuple[int, int, int]
-# Offset and end of a block that has its place, and its first and last call.
-Placed = tuple[int, int, int, int]
 # Comparisons of two blocks that all attempts together may take beyond the first.
 WORK = 40_000
 REPAIRS = 400
-# From so many comparisons on, arrays are quicker than lists.
-MANY = 80
-_NEVER = 1 << 62
 # A plan within one part in so many of the lower bound is good enough.
 CLOSE = 200
 
@@ -45,63 +39,8 @@ def place(spans: Sequence[Span], order: Sequence[int], limit: int | None = None)
 
     With `limit` it stops as soon as it needs that much or more.
     """
-    width = max(16, max((last for _, last, _ in spans), default=0) // 1024)
-    during: dict[int, list[Placed]] = {}  # of every so many calls: what is placed and alive then
-    offsets = [0] * len(spans)
-    placed: list[Placed] = []
-    table = np.empty((4, len(spans)), np.int64)  # the first of them as columns
-    top = work = filled = 0
-    for index in order:
-        start, stop, need = spans[index]
-        times = range(start // width, stop // width + 1)
-        here = [during[t] for t in times if t in during]
-        candidates = sum(map(len, here))
-        work += candidates + 1
-        if candidates > MANY:
-            if filled < len(placed):
-                table[:, filled : len(placed)] = np.array(placed[filled:]).T
-                filled = len(placed)
-            best = _gap_among_many(table[:, :filled], start, stop, need)
-        else:
-            near = [p for some in here for p in some if p[2] <= stop and start <= p[3]]
-            best = _gap(sorted(set(near) if len(here) > 1 else near), need)
-        block = (best, best + need, start, stop)
-        placed.append(block)
-        for t in times:
-            during.setdefault(t, []).append(block)
-        offsets[index] = best
-        top = max(top, best + need)
-        if limit is not None and top >= limit:
-            break
-    return offsets, top, work
-
-
-def _gap(near: Sequence[Placed], need: int) -> int:
-    """Where the smallest gap starts that is large enough, among blocks in the order of their offsets."""
-    best, best_gap, at = -1, 0, 0
-    for offset, end, _, _ in near:
-        gap = offset - at
-        if gap >= need and (best < 0 or gap < best_gap):
-            best, best_gap = at, gap
-        if end > at:
-            at = end
-    return at if best < 0 else best
-
-
-def _gap_among_many(placed: np.ndarray[tuple[Any, ...], np.dtype[np.int64]], start: int, stop: int, need: int) -> int:
-    """As `_gap`, among the columns that are alive between two calls."""
-    alive = placed[:2, (placed[2] <= stop) & (placed[3] >= start)]
-    offsets, ends = alive[:, np.argsort(alive[0], kind="stable")]
-    if not len(offsets):
-        return 0
-    behind = np.maximum.accumulate(ends)
-    gaps = offsets.copy()
-    gaps[1:] -= behind[:-1]
-    gaps[gaps < need] = _NEVER
-    best = int(np.argmin(gaps))
-    if gaps[best] == _NEVER:
-        return int(behind[-1])
-    return int(behind[best - 1]) if best else 0
+    found: tuple[list[int], int, int] = _nodes.place(spans, order, limit)
+    return found
 
 
 def pack(spans: Sequence[Span]) -> tuple[list[int], int]:

@@ -93,7 +93,8 @@ def draws(node: Node) -> bool:
 
 
 def _same_attrs(a: Node, b: Node) -> bool:
-    return [_attr_key(v) for v in a.attrs.values()] == [_attr_key(v) for v in b.attrs.values()]
+    one, other = (tuple([_attr_key(v) for v in n.attrs.values()]) for n in (a, b))
+    return hash(one) == hash(other) and one == other  # traced numbers that differ here are not compared elsewhere
 
 
 # A node without any of these traits computes, and has no effect.
