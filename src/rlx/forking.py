@@ -5,11 +5,11 @@ Modules of rlx are imported when they are first used, in whatever thread uses th
 of single modules in a child, so an import that another thread had in progress would block the child for ever.
 """
 
+import _thread
 import functools
 import importlib
 import os
 import sys
-import threading
 import time
 import weakref
 from typing import Any, Protocol
@@ -39,7 +39,7 @@ def follow(item: Forked) -> None:
 
 def _foreign() -> list[str]:
     """Modules that other threads are importing."""
-    me = threading.get_ident()
+    me = _thread.get_ident()
     names = []
     for name, ref in list(_locks.items()):
         lock = ref()
@@ -78,7 +78,7 @@ def _renew_properties() -> None:
                 if isinstance(cls, type) and cls.__module__ == name:
                     for part in vars(cls).values():
                         if isinstance(part, functools.cached_property):
-                            vars(part)["lock"] = threading.RLock()
+                            vars(part)["lock"] = _thread.RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -10,17 +10,19 @@ change its sources. ``tools/pack_startup.py`` makes it; see ADR 0021.
 """
 
 import _imp
-import importlib.util
 import io
 import marshal
 import os
 import sys
 from collections.abc import Sequence
+from importlib._bootstrap_external import (
+    MAGIC_NUMBER,  # where importlib.util has it from, which imports more
+)
 from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
-HEAD = b"rlxcode1" + importlib.util.MAGIC_NUMBER
+HEAD = b"rlxcode1" + MAGIC_NUMBER
 # As importlib does for byte code that was compiled elsewhere.
 _FIX_FILE: Any = getattr(_imp, "_fix_co_filename", None)
 # Installers write files in any order: sources as old as this one, to the second, are those it was made from.
@@ -120,6 +122,8 @@ class _Loader(SourceFileLoader):
 
 
 def _hash(path: str) -> bytes:
+    import importlib.util
+
     with io.open_code(path) as file:
         return importlib.util.source_hash(file.read())
 

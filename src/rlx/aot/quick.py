@@ -1,6 +1,6 @@
 """An executable of a file before anything but `run` has been asked of it."""
 
-import threading
+import _thread
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +18,7 @@ class QuickGraph:
     def __init__(self, file: File, threads: int | None) -> None:
         state = file.state()
         self._whole: Any = None
-        self._lock = threading.RLock()
+        self._lock = _thread.RLock()
         self._file = file
         self._asked = threads
         self._direct: dict[Any, _interp.Executor] = {}
@@ -33,7 +33,7 @@ class QuickGraph:
         follow(self)
 
     def _after_fork(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = _thread.RLock()
         for executor in self._direct.values():
             executor.abandon()
 

@@ -80,6 +80,12 @@ def size_of(value: Value) -> int:
     return size
 
 
+def split_axis(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
+    """(outer, n, inner): sizes before, of and after an axis."""
+    axis %= max(len(shape), 1)
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
 def nbytes_of(value: Value) -> int:
     """Bytes of the value, contiguous."""
     return size_of(value) * value.dtype.itemsize

@@ -6,7 +6,7 @@ from typing import Any
 
 from rlx.dtypes import DType, f32
 from rlx.ir.graph import Node, Value
-from rlx.lower import conv_first, conv_planes, gemm, gemm_conv, gemm_half, winograd
+from rlx.lower import gemm, gemm_conv, winograd
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of
 from rlx.lower.matmul import epilogue_steps
 from rlx.lower.movement import contiguous_strides, strided_copy
@@ -112,6 +112,8 @@ def lower_conv_nhwc(ctx: Context, node: Node) -> None:
 @lowering("conv_alone")
 def lower_conv_alone(ctx: Context, node: Node) -> None:
     """Channels first throughout, with an epilogue of unary steps and operands of the result's shape."""
+    from rlx.lower import conv_first, conv_planes
+
     x, w, b, *extras = (*node.inputs, None)[: max(3, len(node.inputs))]
     assert x is not None and w is not None
     out, weight, x_shape = node.outputs[0], shape_of(w), shape_of(x)
@@ -141,6 +143,8 @@ def lower_conv_alone(ctx: Context, node: Node) -> None:
 @lowering("conv_transpose_alone")
 def lower_conv_transpose_alone(ctx: Context, node: Node) -> None:
     """Channels first throughout; the taps never meet."""
+    from rlx.lower import conv_first
+
     x, w, b = (*node.inputs, None)[:3]
     assert x is not None and w is not None
     batch, c, *pixels = shape_of(x)
@@ -197,6 +201,8 @@ def _convolve(
         depthwise = shape.c == 1 and shape.groups > 1
         if stored is not None:
             pack = replace(pack, kernel=f"pack_b.{stored}")
+            from rlx.lower import gemm_half
+
             plan = gemm_half.plan_conv(shape, stored=stored.name, **options)
         else:
             plan = (gemm_conv.plan_depthwise if depthwise else gemm_conv.plan_conv)(shape, **options)

@@ -1,23 +1,16 @@
 """Gathers, scatters, one-hot, sorted search; nonzero and compress at their largest size."""
 
 import math
-from collections.abc import Sequence
 
 from rlx import costs
 from rlx.dtypes import DType
 from rlx.errors import LoweringError
 from rlx.ir.graph import Node, Value
 from rlx.ir.types import normal_axis
-from rlx.lower.context import Context, lowering, nbytes_of, shape_of, short, size_of
+from rlx.lower.context import Context, lowering, nbytes_of, shape_of, short, size_of, split_axis
 from rlx.lower.movement import contiguous_strides
 
 MAX_RANK = 32  # of the kernels
-
-
-def split_axis(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
-    """(outer, n, inner): sizes before, of and after an axis."""
-    axis %= max(len(shape), 1)
-    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
 def _operands(node: Node) -> tuple[Value, ...]:

@@ -4,8 +4,7 @@ import math
 
 from rlx.ir.graph import Node, Value
 from rlx.ir.types import normal_axes, normal_axis
-from rlx.lower.context import Context, lowering, nbytes_of, shape_of, size_of
-from rlx.lower.index import split_axis
+from rlx.lower.context import Context, lowering, nbytes_of, shape_of, size_of, split_axis
 from rlx.lower.reduce import reduction_layout
 from rlx.lower.softmax import column_grain
 

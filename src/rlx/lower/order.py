@@ -2,8 +2,15 @@
 
 from rlx.ir.graph import Node, Value
 from rlx.ir.types import normal_axis
-from rlx.lower.context import Context, lowering, nbytes_of, per_thread, shape_of, size_of
-from rlx.lower.index import split_axis
+from rlx.lower.context import (
+    Context,
+    lowering,
+    nbytes_of,
+    per_thread,
+    shape_of,
+    size_of,
+    split_axis,
+)
 from rlx.lower.movement import contiguous_strides, strided_copy
 from rlx.lower.program import Arg
 from rlx.lower.softmax import column_grain

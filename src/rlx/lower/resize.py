@@ -1,8 +1,7 @@
 """Resampling of one axis by a table."""
 
 from rlx.ir.graph import Node
-from rlx.lower.context import Context, lowering, shape_of, size_of
-from rlx.lower.index import split_axis
+from rlx.lower.context import Context, lowering, shape_of, size_of, split_axis
 
 
 @lowering("resample")

@@ -2,8 +2,7 @@
 
 from rlx.ir.graph import Node
 from rlx.ir.types import normal_axes
-from rlx.lower.context import Context, lowering, shape_of, size_of
-from rlx.lower.index import split_axis
+from rlx.lower.context import Context, lowering, shape_of, size_of, split_axis
 
 
 @lowering("softmax", "log_softmax")

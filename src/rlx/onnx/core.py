@@ -1,7 +1,7 @@
 """Plans by input shapes for one graph of a file, and what runs them."""
 
+import _thread
 import functools
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ class Shared:
         self.tensors = tensors
         self.opset = opset
         self.store: WeightStore | None = None
-        self.lock = threading.RLock()
+        self.lock = _thread.RLock()
 
 
 class Core(Plans):

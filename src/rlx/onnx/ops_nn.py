@@ -9,7 +9,6 @@ from rlx import dtypes, ops
 from rlx.errors import FormatError
 from rlx.ir.graph import Value
 from rlx.onnx.context import NodeContext, dim, dims
-from rlx.onnx.ops_llm import heads_first, heads_last
 from rlx.onnx.registry import USE_DEFINITION, onnx_op
 from rlx.records import record
 
@@ -374,6 +373,8 @@ def _attention(n: NodeContext) -> Any:
         return USE_DEFINITION
     if q.dtype not in ops.TABLE["attention"].dtypes or (lens is not None and causal):
         return USE_DEFINITION
+    from rlx.onnx.ops_llm import heads_first, heads_last
+
     flat = q.rank == 3
     if flat:
         heads, groups = n.int("q_num_heads"), n.int("kv_num_heads")

@@ -4,7 +4,7 @@ What only a first run, a report or an error needs is imported there, so that a m
 of an ahead-of-time file runs within milliseconds.
 """
 
-import threading
+import _thread
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -86,15 +86,15 @@ class PlannedModel(Reported):
         self._required = tuple(n for n, t in inputs.items() if not t.default)
         self._direct: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._fast = not options.poison and not options.nan_check and options.busy != "wait"
-        self._lock = threading.Lock()
+        self._lock = _thread.allocate_lock()
         self._dtypes = {n: numpy_type(t.code, n) if t.code and not t.default else None for n, t in inputs.items()}
         follow(self)
 
     def _after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = _thread.allocate_lock()
         shared = getattr(self._core, "model", None)
         if shared is not None:
-            shared.lock = threading.RLock()
+            shared.lock = _thread.RLock()
         for part in (getattr(self._core, "followed", None), self._cache_runs):
             if part is not None:
                 part.after_fork()
@@ -492,7 +492,7 @@ class PlannedModel(Reported):
         other.__dict__.update(self.__dict__)
         other._core = core
         other._direct = {}
-        other._lock = threading.Lock()
+        other._lock = _thread.allocate_lock()
         if self._handles is not None:
             other._handles = self._handles.fork()
         other._cache_runs = None

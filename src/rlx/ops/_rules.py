@@ -8,13 +8,16 @@ import numpy as np
 from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.errors import TypeRuleError
-from rlx.ir.opdef import Array, ErrorSample, Sample
+from rlx.ir.opdef import Array, Attr, ErrorSample, Sample
 from rlx.ir.types import TensorType, broadcast
 
 if TYPE_CHECKING:
     Rng = np.random.Generator
 else:
     Rng = Any  # numpy.random is costly to import and only samples need it
+
+# Of ops on images: where the channels are.
+LAYOUT = Attr("layout", "str", "nchw", ("nchw", "nhwc"))
 
 
 def same_dtype(op: str, types: Sequence[TensorType]) -> DType:

@@ -11,7 +11,7 @@ from rlx.errors import TypeRuleError
 from rlx.ir.opdef import Array, Attr, ErrorSample, OpDef, Sample, Tolerance
 from rlx.ir.types import Shape, TensorType, normal_axes, normal_axis
 from rlx.ops import binary, unary
-from rlx.ops._rules import Rng, data, require_dtype, require_rank, same_dtype
+from rlx.ops._rules import LAYOUT, Rng, data, require_dtype, require_rank, same_dtype
 from rlx.ops.reduce import Axes, reduced_shape
 
 FLOATS = dtypes.FLOATS
@@ -19,7 +19,6 @@ _TOLERANCE = Tolerance(
     rtol={"f32": 4e-6, "f64": 1e-13}, atol={"f32": 2e-6, "f64": 1e-14, "f16": 1e-4, "bf16": 1e-4}
 )
 EPS = Attr("eps", "float", 1e-5)
-LAYOUT = Attr("layout", "str", "nchw", ("nchw", "nhwc"))
 
 
 def channel_axis(op: str, x: TensorType, layout: str) -> int:

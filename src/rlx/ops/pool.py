@@ -15,10 +15,8 @@ from rlx.errors import TypeRuleError
 from rlx.ir.dims import AnyDim, ceil_div
 from rlx.ir.opdef import EXACT, Array, Attr, ErrorSample, OpDef, Sample, Tolerance
 from rlx.ir.types import TensorType
-from rlx.ops import index, view
-from rlx.ops._rules import Rng, data, require_dtype, require_rank, same_dtype
+from rlx.ops._rules import LAYOUT, Rng, data, require_dtype, require_rank, same_dtype
 from rlx.ops.conv import Geometry, geometry
-from rlx.ops.norm import LAYOUT
 
 Ints = Sequence[int] | None
 _MAX_TYPES = (*dtypes.FLOATS, dtypes.i8, dtypes.u8)
@@ -277,6 +275,8 @@ max_pool_indices = OpDef(
 
 
 def _infer_max_unpool(x: TensorType, indices: TensorType, shape: tuple[AnyDim, ...]) -> tuple[TensorType, ...]:
+    from rlx.ops import index
+
     index.index_type("max_unpool", indices)
     same_dtype("max_unpool", [x, x])
     if indices.shape != x.shape:
@@ -291,6 +291,8 @@ def _max_unpool(x: Array, indices: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _decompose_max_unpool(x: Any, indices: Any, shape: tuple[AnyDim, ...]) -> Any:
+    from rlx.ops import index, view
+
     total: AnyDim = 1
     for d in shape:
         total = total * d

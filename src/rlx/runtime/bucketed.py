@@ -1,6 +1,6 @@
 """The calls for extents of an executable."""
 
-import threading
+import _thread
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ class Bucketed:
         _extents: Extents
         _families: Families
         _full: Variant | Staged | None
-        _lock: threading.RLock
+        _lock: _thread.RLock
         _open: list[str]
         _rng: _interp.RunState
         _scratch: Array | None

@@ -1,6 +1,6 @@
 """LRU: what a process keeps of things that can be made again, bounded by number and by bytes."""
 
-import threading
+import _thread
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
@@ -75,12 +75,12 @@ class LRU(Generic[K, V]):
         self.max_bytes = max_bytes
         self._measure = measure
         self._items: OrderedDict[K, V] = OrderedDict()
-        self._lock = threading.RLock()
+        self._lock = _thread.RLock()
         self._hits = self._misses = self._evictions = 0
 
     def after_fork(self) -> None:
         """In a child: a thread that held the lock does not exist here."""
-        self._lock = threading.RLock()
+        self._lock = _thread.RLock()
 
     def get(self, key: K) -> V | None:
         """The entry of a key, which is now the one used last; None if there is none."""

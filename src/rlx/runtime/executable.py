@@ -1,6 +1,6 @@
 """CompiledGraph: what a user runs. Binding, checking, state, reports."""
 
-import threading
+import _thread
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -91,8 +91,8 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle, _interp.Entry):
             self._params, self._sharers = like._params, like._sharers
         self._sharers.add(self)
         self._dirty = True
-        self._lock = threading.RLock()
-        self.turn = threading.RLock()
+        self._lock = _thread.RLock()
+        self.turn = _thread.RLock()
         self._variants: LRU[Key, Variant | Staged] = LRU(VARIANTS)
         self._guard = _interp.Guard()
         self._scratch: Array | None = None
@@ -110,8 +110,8 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle, _interp.Entry):
         follow(self)  # at the end: a fork during a compilation meets whole executables alone
 
     def _after_fork(self) -> None:
-        self._lock = threading.RLock()
-        self.turn = threading.RLock()
+        self._lock = _thread.RLock()
+        self.turn = _thread.RLock()
         self._variants.after_fork()
         self._families.after_fork()
         for variant in self._programs():
@@ -387,8 +387,8 @@ class CompiledGraph(Bucketed, Parameters, Stateful, LifeCycle, _interp.Entry):
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._careful = self._careful
-        other._lock = threading.RLock()
-        other.turn = threading.RLock()
+        other._lock = _thread.RLock()
+        other.turn = _thread.RLock()
         other._params, other._sharers = dict(self._params), weakref.WeakSet([other])
         other._rng = _interp.RunState(self._rng.seed, self._rng.counter, self._rng.backend)
         other._handles = self._handles.fork()

@@ -7,7 +7,7 @@ relied upon, programs compiled in the ordinary way for both ends of the valid ra
 must have come out equal, number by number.
 """
 
-import threading
+import _thread
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
@@ -315,13 +315,13 @@ class Families:
         self.options = options
         self.upper = upper
         self.bind = bind
-        self._lock = threading.RLock()
+        self._lock = _thread.RLock()
         self.known: LRU[FamilyKey, list[Family]] = LRU(MAX_SETS)
         self.hopeless: set[str] = set()  # sizes that cannot be followed
 
     def after_fork(self) -> None:
         """In a child: a thread that held the lock does not exist here."""
-        self._lock = threading.RLock()
+        self._lock = _thread.RLock()
         self.known.after_fork()
 
     def make(self, wanted: Mapping[str, int], exact: Callable[[Mapping[str, int]], Variant], place: Place) -> Variant:

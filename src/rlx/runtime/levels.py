@@ -2,10 +2,10 @@
 
 import functools
 import importlib
-import importlib.util
+import sys
 from typing import Any
 
-from rlx import config
+from rlx import _kernels, config
 from rlx._kernels import _cpu, _interp
 from rlx.errors import ConfigError
 
@@ -17,7 +17,12 @@ Rows = dict[str, tuple[int, str, int]]
 @functools.cache
 def available_levels() -> tuple[str, ...]:
     """ISA levels that are both built and run on this processor, weakest first."""
-    return tuple(level for level in _cpu.levels() if importlib.util.find_spec(f"rlx._kernels._isa_{level}"))
+    return tuple(level for level in _cpu.levels() if _is_built(f"rlx._kernels._isa_{level}"))
+
+
+def _is_built(name: str) -> bool:
+    """As `importlib.util.find_spec` tells, without that module, which takes as long as the question."""
+    return any(finder.find_spec(name, _kernels.__path__) is not None for finder in sys.meta_path)
 
 
 def used_levels(level: str | None = None) -> tuple[str, ...]:
