@@ -12,9 +12,19 @@ from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 
 from rlx._kernels._interp import Outputs
-from rlx._kernels._text import check
 
 cnp.import_array()
+
+cdef object _check = None  # of texts, once one has been met
+
+
+cdef bint _is_text(object array) except -1:
+    global _check
+    if _check is None:
+        from rlx._kernels._text import check
+
+        _check = check
+    return _check(array)
 
 
 @cython.final
@@ -75,7 +85,7 @@ cdef class Route:
                 return None
             if not cnp.PyArray_ISNOTSWAPPED(<cnp.ndarray> value):
                 return None
-            if cnp.PyArray_TYPE(<cnp.ndarray> value) == cnp.NPY_OBJECT and not check(value):
+            if cnp.PyArray_TYPE(<cnp.ndarray> value) == cnp.NPY_OBJECT and not _is_text(value):
                 return None
             values.append(value)
         step = self.root
