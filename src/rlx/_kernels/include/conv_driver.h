@@ -325,12 +325,15 @@ static int NAME(conv_run)(const rlx_thunk *t, const rlx_frame *f, int64_t lo, in
     int64_t m_blocks = (p.rows + p.mc - 1) / p.mc, n_blocks = (p.oc + p.nc - 1) / p.nc;
     const T *bias = (const T *)RLX_OPT(t, f, 3);
     for (int64_t i = lo; i < hi; i++) {
-        int64_t m0 = i % m_blocks * p.mc, rest = i / m_blocks;
-        int64_t n0 = rest % n_blocks * p.nc, g = rest / n_blocks;
+        int64_t m0, n0, g;
+        if (p.groups > 1) { /* the groups of a pixel share its lines, and what follows splits pixels too */
+            n0 = i % n_blocks * p.nc, g = i / n_blocks % p.groups, m0 = i / n_blocks / p.groups * p.mc;
+        } else
+            m0 = i % m_blocks * p.mc, n0 = i / m_blocks * p.nc, g = 0;
         int64_t m1 = m0 + p.mc < p.rows ? m0 + p.mc : p.rows;
         int64_t n1 = n0 + p.nc < p.oc ? n0 + p.nc : p.oc;
         int status = NAME(conv_task)(t, f, &p, (const TB *)RLX_PTR(t, f, 1), bias, 0, 1, g, m0, m1, n0,
-                                     n1, i + 1 < hi && m1 == p.rows);
+                                     n1, i + 1 < hi && (m1 == p.rows || p.groups > 1));
         if (status)
             return status;
     }

@@ -37,10 +37,16 @@
 #define RLX_IDLE_NS 200000
 #define RLX_SPIN_NS 100000
 #define RLX_SPARE_NS 30000
+/* Who was displaced while it spun (for at least LOST_NS) spins no longer than this for some time: kernels let who is
+ * woken run at once, but who has been displaced wait for milliseconds, and spinning uses up its share. */
+#define RLX_LOST_NS 50000
+#define RLX_CROWDED_NS 20000
+#define RLX_CROWDED_FOR_NS 20000000
 #define RLX_SURVEY_NS 40000
 /* Below this wait a look at the other's clock would cost more than it can save. */
 #define RLX_PATIENCE_NS 15000
 #define RLX_LOOK_NS 6000
+#define RLX_GIVEN_NS 1000000
 #define RLX_CHUNK_NS 1000
 /* What a worker has to fetch before it starts; its part is smaller by as much. */
 #define RLX_START_NS 500
@@ -77,9 +83,7 @@ typedef struct rlx_pool {
     uint64_t job;              /* its number */
     int64_t jobs, helped;      /* of the run; those in which a worker took part */
     _Alignas(128) _Atomic int32_t busy; /* owned by a run: workers spin */
-    _Alignas(128) _Atomic uint32_t done; /* the caller waits for it to change */
-    _Atomic int32_t waiting;   /* the caller sleeps on `done` */
-    _Atomic int32_t failed;    /* stop */
+    _Alignas(128) _Atomic int32_t failed; /* stop */
     rlx_post posts[RLX_MAX_THREADS + 1]; /* 0: the caller's part */
     rlx_outcome outcomes[RLX_MAX_THREADS + 1]; /* of the same */
     rlx_seat seats[RLX_MAX_THREADS + 1]; /* 0: the caller; others: workers */
@@ -158,12 +162,7 @@ static void rlx_pool_join(rlx_pool *p, rlx_post *post, rlx_seat *seat, int self,
     atomic_store_explicit(&post->who, (int16_t)self, memory_order_release);
     outcome->status = rlx_pool_work(p, post, &mine, NULL);
     atomic_store_explicit(&seat->working, 0, memory_order_relaxed);
-    atomic_store(&post->gate, gate - RLX_OPEN + RLX_DONE);
-    if (atomic_load(&p->waiting)) {
-        atomic_fetch_add(&p->done, 1);
-        rlx_futex_wake(&p->done, 1);
-    }
-    rlx_take_mask(seat, atomic_load_explicit(&seat->cpu, memory_order_relaxed));
+    atomic_store_explicit(&post->gate, gate - RLX_OPEN + RLX_DONE, memory_order_release);
 }
 
 /* The number of a post that may be joined, or 0. */
@@ -187,7 +186,7 @@ static void *rlx_pool_main(void *arg) {
     rlx_pool *p = &rlx_the_pool;
     int self = (int)(intptr_t)arg;
     rlx_seat *seat = &p->seats[self], *caller = &p->seats[0];
-    int64_t since = rlx_pool_now(), idle_limit = RLX_IDLE_NS;
+    int64_t since = rlx_pool_now(), idle_limit = RLX_IDLE_NS, looked = since, crowded = since;
     unsigned rounds = 0;
     int which = self;
     atomic_store(&seat->tid, rlx_gettid());
@@ -204,7 +203,9 @@ static void *rlx_pool_main(void *arg) {
             if (atomic_compare_exchange_strong_explicit(&post->gate, &gate, gate - RLX_OPEN + RLX_JOINED,
                                                         memory_order_acquire, memory_order_relaxed)) {
                 rlx_pool_join(p, post, seat, self, gate);
-                since = rlx_pool_now();
+                if (atomic_load(&seat->moved)) /* this is the caller's processor */
+                    rlx_pool_sleep(p, seat, self);
+                since = looked = rlx_pool_now();
                 idle_limit = RLX_IDLE_NS;
             }
             continue;
@@ -217,21 +218,24 @@ static void *rlx_pool_main(void *arg) {
         which = self;
         rlx_take_mask(seat, atomic_load_explicit(&seat->cpu, memory_order_relaxed));
         rlx_note_cpu(seat);
-        int64_t idle = rlx_pool_now() - since;
+        int64_t now = rlx_pool_now(), idle = now - since;
+        if (now - looked > RLX_LOST_NS)
+            crowded = now + RLX_CROWDED_FOR_NS;
+        looked = now;
         if (idle < RLX_PATIENCE_NS)
             continue;
         int active = atomic_load_explicit(&p->busy, memory_order_relaxed);
-        if (idle > (active ? idle_limit : RLX_SPIN_NS)) {
+        if (idle > (now < crowded ? RLX_CROWDED_NS : active ? idle_limit : RLX_SPIN_NS)) {
             rlx_settle_mask(seat);
             rlx_pool_sleep(p, seat, self);
-            since = rlx_pool_now();
+            since = looked = rlx_pool_now();
             idle_limit = RLX_SPARE_NS; /* until it is let in, it is a spare */
         } else if (active && self == 1 && atomic_load(&caller->working) &&
                    rlx_is_stalled(atomic_load(&caller->tid), RLX_LOOK_NS) && atomic_load(&caller->working) &&
                    rlx_give_core(caller, NULL)) {
             rlx_settle_mask(seat);
             rlx_pool_sleep(p, seat, self);
-            since = rlx_pool_now();
+            since = looked = rlx_pool_now();
         }
     }
     return NULL;
@@ -318,13 +322,16 @@ static void rlx_pool_wait(rlx_pool *p, int which) {
         start = start ? start : now;
         if (now - start < RLX_PATIENCE_NS)
             continue;
-        uint32_t done = atomic_load(&p->done);
         rlx_seat *seat = &p->seats[atomic_load(&post->who)]; /* 0, the caller's, is not working */
-        if (atomic_load(&seat->working) && rlx_is_stalled(atomic_load(&seat->tid), RLX_LOOK_NS)) {
-            atomic_store(&p->waiting, 1);
-            if (atomic_load(&post->gate) % RLX_STATES == RLX_JOINED && rlx_give_core(seat, &p->allowed))
-                rlx_futex_wait(&p->done, done, 1000000);
-            atomic_store(&p->waiting, 0);
+        if (atomic_load(&seat->working) && rlx_is_stalled(atomic_load(&seat->tid), RLX_LOOK_NS) &&
+            rlx_give_core(seat, &p->allowed)) {
+            /* It has this processor until it is done, and sleeps then. */
+            for (int64_t until = rlx_pool_now() + RLX_GIVEN_NS; rlx_pool_now() < until;) {
+                if (atomic_load_explicit(&post->gate, memory_order_acquire) % RLX_STATES != RLX_JOINED)
+                    break;
+                sched_yield();
+            }
+            rlx_keep_off(seat, &p->allowed, sched_getcpu());
         }
         start = rlx_pool_now();
     }
@@ -428,7 +435,6 @@ static void rlx_pool_after_fork(void) {
     rlx_pool *p = &rlx_the_pool;
     pthread_mutex_init(&p->lock, NULL);
     atomic_store(&p->busy, 0);
-    atomic_store(&p->waiting, 0);
     atomic_store(&p->failed, 0);
     for (int i = 0; i <= RLX_MAX_THREADS; i++)
         atomic_store(&p->posts[i].gate, 0);

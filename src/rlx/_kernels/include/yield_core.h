@@ -97,7 +97,7 @@ static inline int rlx_is_stalled(int32_t tid, int64_t ns) {
 
 enum { RLX_STAYS, RLX_MOVING, RLX_MOVED };
 
-/* Move a stalled thread to this thread's processor. The caller sleeps next.
+/* Move a stalled thread to this thread's processor. This one sleeps or yields next.
  * `allowed`: processors that the other may use, or NULL: as its mask says. */
 static inline int rlx_give_core(rlx_seat *seat, const cpu_set_t *allowed) {
     int32_t tid = atomic_load(&seat->tid), stays = RLX_STAYS;
@@ -125,7 +125,8 @@ static inline int rlx_give_core(rlx_seat *seat, const cpu_set_t *allowed) {
 
 /* The moved thread takes its mask back; `home` >= 0: and goes there. */
 static inline void rlx_take_mask(rlx_seat *seat, int home) {
-    if (atomic_load_explicit(&seat->moved, memory_order_acquire) != RLX_MOVED)
+    int32_t moved = atomic_load_explicit(&seat->moved, memory_order_acquire);
+    if (moved != RLX_MOVED || !atomic_compare_exchange_strong(&seat->moved, &moved, RLX_MOVING))
         return;
     if (home >= 0 && home != sched_getcpu() && CPU_ISSET(home, &seat->mask)) {
         cpu_set_t one;
@@ -151,17 +152,21 @@ static inline void rlx_note_cpu(rlx_seat *seat) {
         atomic_store_explicit(&seat->cpu, cpu, memory_order_relaxed);
 }
 
-/* Keep a worker off a processor, if it may use any other: one that waits there runs elsewhere at once. */
+/* Keep a worker off a processor, if it may use any other: one that waits there, or was moved there and has done what
+ * was waited for, runs elsewhere at once. */
 static inline void rlx_keep_off(rlx_seat *seat, const cpu_set_t *allowed, int cpu) {
-    int32_t tid = atomic_load(&seat->tid), stays = RLX_STAYS;
+    int32_t tid = atomic_load(&seat->tid), moved = atomic_load(&seat->moved);
     cpu_set_t others = *allowed;
-    if (cpu < 0 || tid == 0 || !atomic_compare_exchange_strong(&seat->moved, &stays, RLX_MOVING))
+    if (cpu < 0 || tid == 0 || moved == RLX_MOVING || (moved == RLX_STAYS && atomic_load(&seat->avoids) == cpu) ||
+        !atomic_compare_exchange_strong(&seat->moved, &moved, RLX_MOVING))
         return;
     CPU_CLR(cpu, &others);
-    if (CPU_COUNT(&others))
-        sched_setaffinity(tid, sizeof(others), &others);
-    atomic_store(&seat->avoids, cpu);
-    atomic_store(&seat->moved, RLX_STAYS);
+    if (CPU_COUNT(&others) ? sched_setaffinity(tid, sizeof(others), &others) == 0 : moved == RLX_STAYS) {
+        atomic_store(&seat->avoids, cpu);
+        atomic_store(&seat->cpu, -1); /* not here; it will say where */
+        moved = RLX_STAYS;
+    }
+    atomic_store(&seat->moved, moved);
 }
 
 #endif
