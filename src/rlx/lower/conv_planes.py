@@ -15,6 +15,7 @@ from rlx.records import replace
 _MOST_TERMS = 1024  # of a pass: PLANES_MAX_TERMS
 _TERMS = 640  # of a pass: a tile of weights stays in the first cache
 _PATCH_BYTES = 512 * 1024  # input lines under an item
+_IN_PLACE_BYTES = 128 * 1024  # of those read in place: nothing has fetched them for the first item
 _FEW_ROWS = 72  # output channels that do not repay copying pixels that lie as they are needed
 _COPY = 16.0  # of an input vector, in multiplications of a vector
 
@@ -69,11 +70,11 @@ def plan_pack(s: ConvShape, level: str | None = None) -> Plan:
 
 def _strip(
     out: tuple[int, int, int], kernel: tuple[int, int, int], oc: int, y: _Axis, x: _Axis,
-    channels: int, lanes: int, fewest: int,
+    channels: int, lanes: int, fewest: int, nbytes: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Lines and columns of an item: of the strips that fit the ones that take least, at least `fewest` items."""
     pair = 2 * lanes
-    most = _PATCH_BYTES // (4 * channels * kernel[0] * y.phases * x.phases)
+    most = nbytes // (4 * channels * kernel[0] * y.phases * x.phases)
     fitting = max(1, most // (1 + y.reach) // pair) * pair  # columns of one line
     height, width = max(1, out[1]), max(1, out[2])
     if height == 1:
@@ -115,7 +116,8 @@ def plan_conv(
     planes = s.batch * s.groups * s.out[0]
     in_place = s.oc <= _FEW_ROWS and s.pointwise and s.out[1] == 1 and s.out[2] % lanes == 0
 
-    strip = (s.out, s.kernel, s.oc, y, x, channels, lanes, -(-tasks // max(1, planes * -(-s.oc // height))))
+    strip = (s.out, s.kernel, s.oc, y, x, channels, lanes, -(-tasks // max(1, planes * -(-s.oc // height))),
+             _IN_PLACE_BYTES if in_place else _PATCH_BYTES)
     lines, columns = each(_strip, *strip)
     pitch = columns + x.reach - (x.zeros if columns == s.out[2] else 0)
     image = s.kernel[0] * y.phases * x.phases * ((lines + y.reach) * pitch + lanes)

@@ -3,7 +3,7 @@
 
 #define CONV_PLANES_LAYOUT CONV_FIRST_HEAD "height lines columns mc pass pitch image in_place " CONV_TAIL
 
-enum { PLANES_MAX_TERMS = 1024, FETCH_TERMS = 32 };
+enum { PLANES_MAX_TERMS = 1024, FETCH_TERMS = 8, NEAR_TERMS = 384, NEAR_PANELS = 2, NEAR_TILES = 3 };
 
 typedef struct NAME(planes) {
     CONV_FIRST_HEAD_FIELDS;
@@ -47,6 +47,7 @@ typedef struct NAME(product) {
     const T *bias;
     T lo, hi;
     NAME(ahead) *ahead;
+    int64_t lda; /* from a row of weights to the next, of all passes */
 } NAME(product);
 
 /* Bring the next lines nearer: loads that jump from plane to plane are not foreseen by the processor. */
@@ -119,6 +120,31 @@ static void NAME(multiply_planes)(const NAME(product) *g) {
     for (int64_t j = 0, n; j < panels; j += n) {
         n = rlx_tile_rows(panels, limit, j);
         NAME(planes_micros)[g->rows][n](g, g->panels + j, g->b + j * W);
+    }
+}
+
+/* All tiles of `oc` rows against a few panels at a time, whose terms are copied to the first cache: tiles that read
+ * them in place meet each in another page, and in few sets of that cache. */
+static void NAME(multiply_near)(const NAME(product) *whole, int64_t oc, int64_t plane_out) {
+    _Alignas(64) T near[NEAR_TERMS * NEAR_PANELS * W];
+    int64_t terms[NEAR_TERMS], panels = whole->end - whole->panels, widest = rlx_widest[whole->height];
+    const int64_t limit = widest < NEAR_PANELS ? widest : NEAR_PANELS;
+    for (int64_t k = 0; k < whole->k; k++)
+        terms[k] = k * NEAR_PANELS * W;
+    for (int64_t j = 0, n; j < panels; j += n) {
+        n = rlx_tile_rows(panels, limit, j);
+        for (int64_t k = 0; k < whole->k; k++)
+            for (int64_t i = 0; i < n; i++)
+                *(VU *)(near + terms[k] + i * W) = LOAD(whole->b + whole->terms[k] + (j + i) * W);
+        NAME(product) g = *whole;
+        g.terms = terms;
+        for (int64_t o = 0; o < oc; o += g.rows) {
+            g.rows = oc - o < g.height ? oc - o : g.height;
+            NAME(planes_micros)[g.rows][n](&g, g.panels + j, near);
+            g.a += g.height * whole->lda;
+            g.c += g.rows * plane_out;
+            g.bias = g.bias ? g.bias + g.rows : NULL;
+        }
     }
 }
 
@@ -287,13 +313,23 @@ static int NAME(conv_planes)(const rlx_thunk *t, const rlx_frame *f, int64_t lo,
             NAME(product) g = {.height = p.height, .k = n * p.taps, .b = p.in_place ? in + pixel : patch,
                                .terms = terms, .panels = panels, .end = panels + count, .ldc = p.plane_out,
                                .accumulate = c0 > 0, .clamp = last && p.clamp, .lo = p.lo, .hi = p.hi,
-                               .ahead = &ahead};
+                               .ahead = &ahead, .lda = p.k};
+            const int near = p.in_place && n <= NEAR_TERMS && m1 - m0 > (NEAR_TILES - 1) * p.height;
+            if (near) {
+                g.a = a + m0 * p.k + c0 * p.taps * p.height;
+                g.bias = last && bias ? bias + channel + m0 : NULL;
+                g.c = (T *)RLX_PTR(t, f, 2) + (s.gi * p.oc + m0) * p.plane_out + pixel;
+                NAME(multiply_near)(&g, m1 - m0, p.plane_out);
+                if (!last || !p.n_steps)
+                    continue;
+            }
             for (int64_t o = m0; o < m1; o += g.rows) {
                 g.rows = m1 - o < p.height ? m1 - o : p.height;
                 g.a = a + o * p.k + c0 * p.taps * p.height;
                 g.bias = last && bias ? bias + channel + o : NULL;
                 g.c = (T *)RLX_PTR(t, f, 2) + (s.gi * p.oc + o) * p.plane_out + pixel;
-                NAME(multiply_planes)(&g);
+                if (!near)
+                    NAME(multiply_planes)(&g);
                 if (!last || !p.n_steps)
                     continue;
                 int64_t row = s.gi * p.oc + o;
