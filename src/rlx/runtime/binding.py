@@ -143,10 +143,11 @@ class Helper:
             raise BindingTypeError(f"out: must be a mapping of names or a sequence of arrays, got {type(out).__name__}")
         if array is None:
             return None
-        from rlx.runtime.interchange import writeable
-
         what = f"out[{port.name!r}]"
-        array = writeable(array, what)
+        if not isinstance(array, np.ndarray):  # an import takes half a microsecond in every call
+            from rlx.runtime.interchange import writeable
+
+            array = writeable(array, what)
         if array.dtype != port.dtype.numpy:
             raise BindingTypeError(f"{what}: dtype must be {port.dtype}, got {array.dtype}")
         if array.shape != port.shape:
