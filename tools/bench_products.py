@@ -85,11 +85,12 @@ def bytes_product(m: int, k: int, n: int) -> Callable[[], Callable[[], Any]]:
     return make
 
 
-def codes(m: int, k: int, n: int, bits: int, block: int, zeros: bool) -> Callable[[], Any]:
-    """A product with codes."""
+def codes(m: int, k: int, n: int, bits: int, block: int, zeros: bool, half: bool) -> Callable[[], Any]:
+    """A product with codes; `half`: the scales are numbers of f16."""
     rng = np.random.default_rng(1)
     blocks = -(-k // block)
     q, scale = rng.integers(0, 256, (n, k * bits // 8), np.uint8), rng.random((n, blocks)).astype(np.float32)
+    scale = scale.astype(np.float16).astype(np.float32) if half else scale
     zero = rng.integers(0, 1 << bits, (n, blocks)).astype(np.uint8) if zeros else None
     return executable((m, k), "f32", lambda x: ops.matmul_nbits(x, q, scale, zero, bits=bits, block_size=block))
 
@@ -102,10 +103,11 @@ def few_rows() -> Iterator[Cell]:
             ("bf16", 2, stored_product(m, k, n, "bf16")), ("u8 x i8", 1, bytes_product(m, k, n)),
             # given anew in every run, so that nothing is packed
             ("f32 [N, K], not packed", 4, functools.partial(given, m, k, n))]  # fmt: skip
-        for bits, block, zeros in ((8, 32, False), (4, 32, False), (4, 128, False), (4, 32, True), (2, 32, False)):
-            label = f"{bits} bits, blocks of {block}" + (", zero points" if zeros else "")
+        kinds = ((8, 32, False), (4, 32, False), (4, 128, False), (4, 32, True), (2, 32, False))
+        for (bits, block, zeros), half in itertools.product(kinds, (False, True)):
+            label = f"{bits} bits, blocks of {block}" + zeros * ", zero points" + half * ", f16 scales"
             found.append((label, bits / 8 + 4 / block + zeros / block,
-                          functools.partial(codes, m, k, n, bits, block, zeros)))  # fmt: skip
+                          functools.partial(codes, m, k, n, bits, block, zeros, half)))  # fmt: skip
         for label, size, make in found:
             work = size * k * n
             yield Cell("gemv", f"{label}: {m}x{k}x{n}", make,

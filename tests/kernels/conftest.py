@@ -20,19 +20,20 @@ def level(request):
 
 @pytest.fixture
 def guarded():
-    """Return f(array): a copy whose last byte is the last before an inaccessible page."""
+    """Return f(array): a copy that ends at an inaccessible page, or begins at one if `start`."""
     keep = []
 
-    def copy(array):
+    def copy(array, start=False):
         array = np.ascontiguousarray(array)
         page = mmap.PAGESIZE
         size = -(-max(1, array.nbytes) // page) * page
         area = mmap.mmap(-1, size + page)
         address = ctypes.addressof(ctypes.c_char.from_buffer(area))
-        if _libc.mprotect(ctypes.c_void_p(address + size), page, _PROT_NONE):
+        closed = address if start else address + size
+        if _libc.mprotect(ctypes.c_void_p(closed), page, _PROT_NONE):
             raise OSError(ctypes.get_errno(), "mprotect")
-        keep.append((area, address + size, page))
-        raw = np.frombuffer(area, np.uint8, array.nbytes, size - array.nbytes)
+        keep.append((area, closed, page))
+        raw = np.frombuffer(area, np.uint8, array.nbytes, page if start else size - array.nbytes)
         out = raw.view(array.dtype).reshape(array.shape)
         out[...] = array
         return out

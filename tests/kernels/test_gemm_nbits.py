@@ -14,12 +14,12 @@ from rlx.runtime.weights import run_transform
 from rlx.testing.kernels import call_kernel
 
 
-def problem(m, n, k, bits, block, zeros, level, seed=0):
-    """A, packed operands, and the weights in f32."""
+def problem(m, n, k, bits, block, zeros, level, seed=0, half=False):
+    """A, packed operands, and the weights in f32; `half`: scales of few digits, which make weights in one step."""
     rng = np.random.default_rng(seed)
     blocks = nbits.block_count(k, block)
     codes = rng.integers(0, 256, (n, nbits.row_bytes(k, bits)), np.uint8)
-    scale = rng.standard_normal((n, blocks)).astype(np.float32)
+    scale = rng.standard_normal((n, blocks)).astype(np.float16 if half else np.float32).astype(np.float32)
     zero = rng.integers(0, 1 << bits, (n, blocks)).astype(np.uint8) if zeros else None
     table = kernels.table(level)
 
@@ -69,7 +69,7 @@ CASES = [
 def test_bits_are_those_of_dequantised_weights(k, bits, block, zeros, level, guarded):
     nr = gemm.panel("f32", level)[1]
     for m, n in itertools.product([1, 2, 3, 4, 5, 7, 8, 9, 17], [1, nr, 4 * nr + 3, 7 * nr]):
-        a, packed, w = problem(m, n, k, bits, block, zeros, level, seed=k + n)
+        a, packed, w = problem(m, n, k, bits, block, zeros, level, seed=k + n, half=(m + n + k) % 2)
         clamp = (-20.0, 200.0)
         want = product(a, w, level, clamp=clamp)
         plan = gemm_nbits.plan_matmul(m, n, k, bits=bits, block=block, level=level, clamp=clamp)
@@ -81,8 +81,20 @@ def test_bits_are_those_of_dequantised_weights(k, bits, block, zeros, level, gua
         np.testing.assert_array_equal(out, want)
 
 
-def test_results_do_not_depend_on_the_number_of_rows(level):
-    a, packed, _ = problem(20, 40, 200, 4, 32, True, level)
+@pytest.mark.parametrize("bits", nbits.BITS)
+def test_nothing_before_the_operands_is_read(bits, level, guarded):
+    nr = gemm.panel("f32", level)[1]
+    for m, n in itertools.product([1, 4, 9], [nr, 4 * nr]):
+        a, packed, w = problem(m, n, 64, bits, 32, False, level, half=True)
+        out = np.full((m, n), np.nan, np.float32)
+        run(gemm_nbits.plan_matmul(m, n, 64, bits=bits, block=32, level=level), a, packed, out, how_bias(n), level,
+            keep=lambda x: guarded(x, start=True))  # fmt: skip
+        np.testing.assert_array_equal(out, product(a, w, level))
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_results_do_not_depend_on_the_number_of_rows(half, level):
+    a, packed, _ = problem(20, 40, 200, 4, 32, True, level, half=half)
     outs = []
     for m in (1, 4, 5, 8, 9, 20):
         plan = gemm_nbits.plan_matmul(m, 40, 200, bits=4, block=32, level=level)

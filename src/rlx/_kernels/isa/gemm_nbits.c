@@ -10,17 +10,21 @@
  *   attrs    those of matmul.f32 and `block`; kc is a multiple of 16; `trans_b` says that each task
  *            decodes its block of B first (rlx/lower/gemm_nbits.py decides)
  *
- * Design. A vector of words is NR columns times 4 to 16 steps of k, so one load feeds as many
- * FMAs per row, and a code comes out by a shift and a mask (with AVX-512 and 2 or 4 bits: a shift and a
- * permutation of a table, which looks at the low bits alone; 8 bits: a shuffle). A zero point is taken off
- * by the multiplication with the scale where that gives the same bits. For few rows each weight is decoded
- * in registers, used by all rows and forgotten: the product reads 4 bits a weight. For many rows a
- * block is decoded once into the second cache and multiplied by the kernels of gemm_f32.c. Both
- * form the very weights that dequantising forms and add in the same order: the same bits for any
- * number of rows, equal to dequantise + matmul cut at the same kc.
- * With AVX-512 that is 4 instructions on two ports for 16 weights and a row: 2.05 cycles measured (2 and 8
- * bits with masks and subtractions took 3). Up to 8 rows in registers: 0.74 of the time of decoding first.
- * Factoring the scale out of a block's sum would save one instruction of four, and the bits.
+ * Design. A vector of words is NR columns times 4 to 16 steps of k, so one load feeds as many FMAs per row. Two
+ * ways to turn a code into a number: a permutation of a table, which looks at the low bits of an element alone (AVX-512,
+ * 2 and 4 bits), and the code between the bits of a float whose last place it is: 2^(23 - p) + code, if it stands at bit p.
+ * What is not at the right bit is brought there by a load at the next byte, for nothing, or by a shift of less than a byte.
+ *     A weight is then formed in one step, number * scale - (2^(23 - p) + zero) * scale, where the latter product is
+ * exact, as it is for scales with few digits (those that were f16 or bf16) and p from 8 or 12 on: 3 instructions for 16 weights
+ * and a row, 1.5 to 1.7 cycles measured. Other scales take one more (with a permutation a shift for each second code), with the same bits.
+ *     For few rows each weight is decoded in registers, used by all rows and forgotten: the product reads 4 bits a weight. For
+ * many rows a block is decoded once into the second cache and multiplied by the kernels of gemm_f32.c. Both form the very
+ * weights that dequantising forms and add in the same order: the same bits for any number of rows, equal to
+ * dequantise + matmul cut at the same kc.
+ *     Tried: 16 lanes along k within a block, where a permutation of the block's 16 weights is all, 2.6 to 3 instructions: as
+ * fast with blocks of 32, 1.15 times with 128, one row; slower from 4 rows on, and another order of summation. Codes shifted
+ * once and stored for loads at odd bytes: those cross a line each, no gain. Factoring the scale out of a block's sum
+ * would change the bits. All passes of K panel by panel instead of all panels in each pass, fetching ahead: no gain.
  */
 #include "epilogue.h"
 #include "gemm.h"
@@ -48,74 +52,154 @@ typedef uint32_t rlx_vu32 __attribute__((vector_size(RLX_VBYTES)));
 /* Where the columns of a task lie; the row block of few rows finds it behind `b`. */
 typedef struct nbits_source {
     const uint32_t *codes, *zeros;
+    const uint32_t *first, *last; /* vectors of words, of all panels */
     const float *scales;
     int64_t words, blocks, zero_words; /* per panel */
     int64_t block, k0;
 } nbits_source;
 
-/* Code i of each word, as f32, less the middle of the range if that is the zero point (2 and 4 bits). */
-RLX_ALWAYS_INLINE V code(const int BITS, const int CENTRED, rlx_vi32 words, int i) {
-#ifdef __AVX512F__
-    /* permutations that look at the low 2 or 4 bits of an element alone: a shift is all they need */
-    const float d = CENTRED ? (float)(1 << (BITS - 1)) : 0.0f;
-    const __m512i at = i ? _mm512_srli_epi32((__m512i)words, BITS * i) : (__m512i)words;
-    if (BITS == 4) {
-        const __m512 table = _mm512_setr_ps(0 - d, 1 - d, 2 - d, 3 - d, 4 - d, 5 - d, 6 - d, 7 - d, 8 - d,
-                                            9 - d, 10 - d, 11 - d, 12 - d, 13 - d, 14 - d, 15 - d);
-        return (V)_mm512_permutexvar_ps(at, table);
-    }
-    if (BITS == 2)
-        return (V)_mm512_permutevar_ps(_mm512_setr4_ps(0 - d, 1 - d, 2 - d, 3 - d), at);
-    /* one shuffle widens a byte */
-    const __m512i bytes = _mm512_set4_epi32(0x80808000 + 0x0c + i, 0x80808000 + 0x08 + i, 0x80808000 + 0x04 + i,
-                                            0x80808000 + i);
-    return (V)_mm512_cvtepi32_ps(_mm512_shuffle_epi8((__m512i)words, bytes));
-#else
-    rlx_vu32 u = (rlx_vu32)words >> (BITS * i);
-    rlx_vi32 q = (rlx_vi32)(u & ((1u << BITS) - 1));
-    if (CENTRED && BITS < 8)
-        q -= 1 << (BITS - 1);
-    return __builtin_convertvector(q, V);
-#endif
+/* Words at any byte. */
+typedef int32_t rlx_words __attribute__((vector_size(RLX_VBYTES), aligned(1), may_alias));
+RLX_ALWAYS_INLINE rlx_vi32 words_at(const uint32_t *w, int byte) {
+    return *(const rlx_words *)((const char *)w + byte);
 }
 
-#ifdef __FMA__
-/* (code - zero) * scale with one rounding is code * scale - zero * scale with one rounding if the latter
- * product is exact: always for the power of two that is the middle, else where scales have few digits. */
-#define ONE_STEP 1
-RLX_ALWAYS_INLINE V one_step(V q, V scale, V offset) {
+RLX_ALWAYS_INLINE rlx_vi32 shifted(rlx_vi32 words, int n) { return (rlx_vi32)((rlx_vu32)words >> n); }
+
+/* 2^(23 - p) + code, where the code of a word begins at bit p. */
+RLX_ALWAYS_INLINE V placed(const int BITS, rlx_vi32 words, int p) {
+    const int32_t mask = ((1 << BITS) - 1) << p, power = (150 - p) << 23;
 #ifdef __AVX512F__
-    return (V)_mm512_fmsub_ps((__m512)q, (__m512)scale, (__m512)offset);
+    return (V)_mm512_ternarylogic_epi32(_mm512_set1_epi32(power), (__m512i)words, _mm512_set1_epi32(mask), 0xf8);
 #else
-    return (V)_mm256_fmsub_ps((__m256)q, (__m256)scale, (__m256)offset);
+    return (V)((words & mask) | power);
 #endif
 }
-/* What a product of two numbers lost by rounding: 0, or something else (a NaN). */
-RLX_ALWAYS_INLINE int all_exact(V a, V b, V product) {
+RLX_ALWAYS_INLINE V power_of(int p) { return (float)(1 << (23 - p)) - (V){0}; }
+
+/* With AVX-512 codes of 2 and 4 bits are looked up. */
 #ifdef __AVX512F__
-    __m512 lost = _mm512_fmsub_ps((__m512)a, (__m512)b, (__m512)product);
-    return _mm512_cmp_ps_mask(lost, _mm512_setzero_ps(), _CMP_NEQ_UQ) == 0;
+#define LOOKED_UP(BITS) ((BITS) < 8)
+/* The code in the lowest bits of each word, less the middle of the range if that is the zero point. */
+RLX_ALWAYS_INLINE V looked_up(const int BITS, const int CENTRED, rlx_vi32 words) {
+    const float d = CENTRED ? (float)(1 << (BITS - 1)) : 0.0f;
+    if (BITS == 2)
+        return (V)_mm512_permutevar_ps(_mm512_setr4_ps(0 - d, 1 - d, 2 - d, 3 - d), (__m512i)words);
+    const __m512 table = _mm512_setr_ps(0 - d, 1 - d, 2 - d, 3 - d, 4 - d, 5 - d, 6 - d, 7 - d, 8 - d, 9 - d, 10 - d,
+                                        11 - d, 12 - d, 13 - d, 14 - d, 15 - d);
+    return (V)_mm512_permutexvar_ps((__m512i)words, table);
+}
 #else
-    __m256 lost = _mm256_fmsub_ps((__m256)a, (__m256)b, (__m256)product);
-    return _mm256_testz_ps(_mm256_cmp_ps(lost, _mm256_setzero_ps(), _CMP_NEQ_UQ),
-                           (__m256)_mm256_set1_epi32(-1));
+#define LOOKED_UP(BITS) 0
+RLX_ALWAYS_INLINE V looked_up(const int BITS, const int CENTRED, rlx_vi32 words) { return (V)words; }
 #endif
+
+/* a * b - c with one rounding, and whether each of these is 0 (and no NaN). With 16 registers there is no room for what the
+ * form that needs this keeps: it was as fast as the other. */
+#ifdef __AVX512F__
+#define ONE_STEP 1
+RLX_ALWAYS_INLINE V one_step(V a, V b, V c) { return (V)_mm512_fmsub_ps((__m512)a, (__m512)b, (__m512)c); }
+RLX_ALWAYS_INLINE int all_zero(rlx_vi32 bits) {
+    return _mm512_test_epi32_mask((__m512i)bits, (__m512i)bits) == 0;
 }
 #else
 #define ONE_STEP 0
-RLX_ALWAYS_INLINE V one_step(V q, V scale, V offset) { return q * scale - offset; }
-RLX_ALWAYS_INLINE int all_exact(V a, V b, V product) { return 0; }
+RLX_ALWAYS_INLINE V one_step(V a, V b, V c) { return a * b - c; }
+RLX_ALWAYS_INLINE int all_zero(rlx_vi32 bits) { return 0; }
 #endif
 
 /* How the weights of a block are formed. */
 enum {
-    SCALED,   /* code(centred) * scale */
-    SHIFTED,  /* one_step(code, scale, zero * scale) */
-    GENERAL,  /* (code - zero) * scale */
+    SHORT,   /* number * scale - (power + zero) * scale with one rounding */
+    GENERAL, /* (number - (power + zero)) * scale, or by table */
 };
-RLX_ALWAYS_INLINE V weight(const int BITS, const int FORM, rlx_vi32 words, int i, V scale, V zero) {
-    const V q = code(BITS, FORM == SCALED, words, i);
-    return FORM == SCALED ? q * scale : FORM == SHIFTED ? one_step(q, scale, zero) : (q - zero) * scale;
+
+/* Where codes may stand for weights that are formed in one step: powers that have few digits with the zero point. */
+enum { HIGH = 12, HIGH_BYTE = 8, PLACES = 4 };
+#define LEAST(BITS) ((BITS) == 8 ? HIGH_BYTE : HIGH)
+
+/* What is the same for all weights of a panel's block. */
+typedef struct nbits_block {
+    V scale;
+    V low[PLACES];  /* power + zero, code at bit 0, BITS, ... */
+    V zero;
+    V high[PLACES]; /* (power + zero) * scale, code at bit LEAST, LEAST + BITS, ... */
+} nbits_block;
+
+/* The form that a block can take, and what it needs. */
+RLX_ALWAYS_INLINE int form_of(const int BITS, const int NP, const V *scale, const V *zero, nbits_block *c) {
+    rlx_vi32 lost = {0};
+    UNROLL for (int j = 0; j < NP; j++) {
+        c[j].scale = scale[j];
+        UNROLL for (int i = 0; i < 8 / BITS; i++) {
+            c[j].low[i] = power_of(BITS * i) + zero[j];
+            const V number = power_of(LEAST(BITS) + BITS * i) + zero[j];
+            c[j].high[i] = number * scale[j];
+            /* the largest number has the most digits and the largest product: this lost some, or is infinite, or a NaN */
+            if (i == 0)
+                lost |= (rlx_vi32)one_step(number, scale[j], c[j].high[0]);
+        }
+        c[j].zero = zero[j];
+    }
+    return ONE_STEP && all_zero(lost) ? SHORT : GENERAL;
+}
+
+/* Weight u of each word, in FORM, from words that begin so many bytes further, or before. */
+RLX_ALWAYS_INLINE int byte_of(const int BITS, const int FORM, int u) {
+    const int bit = BITS * u;
+    if (FORM == SHORT)
+        return (bit + 16 - LEAST(BITS)) / 8 - 2;
+    /* a table needs a shift for all but the lowest code of a byte, which then may as well be of the whole word; so do codes of
+     * 2 bits, which else are converted: numbers for each of four places would fill the registers */
+    return BITS == 2 && !LOOKED_UP(BITS) ? 0 : LOOKED_UP(BITS) && bit % 8 ? 0 : bit / 8;
+}
+RLX_ALWAYS_INLINE V weight(const int BITS, const int ZEROS, const int FORM, rlx_vi32 words, int u,
+                           const nbits_block *c) {
+    const int p = BITS * u - 8 * byte_of(BITS, FORM, u);
+    if (FORM == SHORT)
+        return one_step(placed(BITS, words, p), c->scale, c->high[(p - LEAST(BITS)) / BITS]);
+    if (!LOOKED_UP(BITS)) {
+        if (BITS == 2) {
+            const rlx_vi32 q = shifted(words, p) & 3;
+            return ZEROS ? (__builtin_convertvector(q, V) - c->zero) * c->scale : __builtin_convertvector(q - 2, V) * c->scale;
+        }
+        return (placed(BITS, words, p) - c->low[p / BITS]) * c->scale;
+    }
+    const V q = looked_up(BITS, !ZEROS, shifted(words, p));
+    return ZEROS ? (q - c->zero) * c->scale : q * c->scale;
+}
+/* All weights of the words at w: does THEN for each u with the words for it in words[j], of NP panels. Reads up to
+ * 3 bytes beyond, and if SHORT 2 before. Where there are registers for it each vector is loaded once, as most lie across two lines. */
+#define KEEP(BITS) (RLX_VREGS == 32 || (BITS) == 2)
+#ifdef __x86_64__
+#define OPAQUE(kind, x) __asm__("" : "+" kind(x)) /* to the compiler, which else loads what is kept again, or keeps the rest */
+#else
+#define OPAQUE(kind, x)
+#endif
+#define EACH_CODE(BITS, FORM, NP, w, stride, THEN)                                        \
+    do {                                                                                  \
+        rlx_vi32 kept[6][4];                                                              \
+        int have[6] = {0};                                                                \
+        UNROLL for (int u = 0; u < 32 / BITS; u++) {                                      \
+            const int byte = byte_of(BITS, FORM, u);                                      \
+            rlx_vi32 *words = kept[byte + 2];                                             \
+            if (!have[byte + 2]) {                                                        \
+                UNROLL for (int j = 0; j < NP; j++) {                                     \
+                    words[j] = words_at((w) + j * (stride), byte);                        \
+                    if (KEEP(BITS))                                                       \
+                        OPAQUE("v", words[j]);                                            \
+                    else                                                                  \
+                        OPAQUE("r", w);                                                   \
+                }                                                                         \
+                have[byte + 2] = KEEP(BITS);                                              \
+            }                                                                             \
+            THEN                                                                          \
+        }                                                                                 \
+    } while (0)
+
+/* The weight of the lowest code; the same bits. */
+RLX_ALWAYS_INLINE V lowest(const int BITS, rlx_vi32 words, const nbits_block *c) {
+    return (placed(BITS, words, 0) - c->low[0]) * c->scale;
 }
 
 /* Zero points of a block. */
@@ -124,37 +208,41 @@ RLX_ALWAYS_INLINE V zeros_of(const nbits_source *s, int64_t panel, int64_t block
     rlx_vi32 z = (rlx_vi32)(((*(const rlx_vi32u *)p) >> (int)(8 * (block % 4))) & 0xFF);
     return __builtin_convertvector(z, V);
 }
+RLX_ALWAYS_INLINE int block_of(const int BITS, const int ZEROS, const int NP, const nbits_source *s, int64_t panel,
+                               int64_t block, nbits_block *c) {
+    V scale[4], zero[4];
+    UNROLL for (int j = 0; j < NP; j++) {
+        scale[j] = LOAD(s->scales + ((panel + j) * s->blocks + block) * W);
+        zero[j] = ZEROS ? zeros_of(s, panel + j, block) : (float)(1 << (BITS - 1)) - (V){0};
+    }
+    return form_of(BITS, NP, scale, zero, c);
+}
 
-/* Terms [k, stop) of a block, in FORM: into acc. */
-RLX_ALWAYS_INLINE void terms(const int BITS, const int FORM, const int MR, const int NP, V (*acc)[8],
+/* n terms of a block, in FORM: into acc. `last`: where the last words are. */
+RLX_ALWAYS_INLINE void terms(const int BITS, const int ZEROS, const int FORM, const int MR, const int NP, V (*acc)[8],
                              const float *a, int64_t lda, const uint32_t *w, int64_t stride, int64_t n,
-                             const V *scale, const V *zero) {
+                             const uint32_t *last, const nbits_block *c) {
     const int PER = 32 / BITS;
-#define STEP(u)                                                                           \
+#define ADD(u, weight_)                                                                   \
     do {                                                                                  \
         V x[FEW_ROWS];                                                                    \
         UNROLL for (int i = 0; i < MR; i++) x[i] = a[i * lda + (u)] - (V){0};             \
         UNROLL for (int j = 0; j < NP; j++) {                                             \
-            const V v = weight(BITS, FORM, words[j], u, scale[j], zero[j]);               \
+            const V v = weight_;                                                          \
             UNROLL for (int i = 0; i < MR; i++) acc[i][j] += x[i] * v;                    \
         }                                                                                 \
     } while (0)
-    for (; n >= PER; n -= PER, a += PER, w += W) {
+    for (; n >= PER && w < last; n -= PER, a += PER, w += W)
+        EACH_CODE(BITS, FORM, NP, w, stride, ADD(u, weight(BITS, ZEROS, FORM, words[j], u, c + j)););
+    for (; n > 0; n -= PER, a += PER, w += W) {
         rlx_vi32 words[4];
-        UNROLL for (int j = 0; j < NP; j++) words[j] = *(const rlx_vi32u *)(w + j * stride);
-        UNROLL for (int u = 0; u < PER; u++) STEP(u);
-    }
-    if (n > 0) {
-        rlx_vi32 words[4];
-        UNROLL for (int j = 0; j < NP; j++) words[j] = *(const rlx_vi32u *)(w + j * stride);
-        for (int u = 0; u < PER - 1; u++) {
-            if (u < n)
-                STEP(0);
-            a++;
-            UNROLL for (int j = 0; j < NP; j++) words[j] = (rlx_vi32)((rlx_vu32)words[j] >> BITS);
+        UNROLL for (int j = 0; j < NP; j++) words[j] = words_at(w + j * stride, 0);
+        for (int u = 0; u < PER && u < n; u++) {
+            ADD(u, lowest(BITS, words[j], c + j));
+            UNROLL for (int j = 0; j < NP; j++) words[j] = shifted(words[j], BITS);
         }
     }
-#undef STEP
+#undef ADD
 }
 
 /* MR rows x NP panels; ZEROS: they are given. */
@@ -165,27 +253,18 @@ RLX_ALWAYS_INLINE void few(const int BITS, const int ZEROS, const int MR, const 
     const uint32_t *codes = s->codes + panel * s->words * W;
     const float *a = g->a;
     int64_t lda = g->lda, k = s->k0, end = k + g->runs->k, stride = s->words * W;
+    const uint32_t *last = s->last - (NP - 1) * stride;
     V acc[RLX_GEMM_MR][8];
     UNROLL for (int i = 0; i < MR; i++)
         UNROLL for (int j = 0; j < NP; j++) acc[i][j] = (V){0};
-    while (k < end) {
-        int64_t at = k / s->block, stop = (at + 1) * s->block < end ? (at + 1) * s->block : end;
+    for (int64_t at = k / s->block; k < end; at++) {
+        int64_t stop = (at + 1) * s->block < end ? (at + 1) * s->block : end;
         const uint32_t *w = codes + k / PER * W;
-        V scale[8], zero[8], offset[8];
-        int exact = ONE_STEP;
-        UNROLL for (int j = 0; j < NP; j++) {
-            scale[j] = LOAD(s->scales + ((panel + j) * s->blocks + at) * W);
-            zero[j] = ZEROS ? zeros_of(s, panel + j, at) : (float)(1 << (BITS - 1)) - (V){0};
-            offset[j] = zero[j] * scale[j];
-            if (ZEROS || BITS == 8)
-                exact &= all_exact(zero[j], scale[j], offset[j]);
-        }
-        if (!ZEROS && BITS < 8)
-            terms(BITS, SCALED, MR, NP, acc, a, lda, w, stride, stop - k, scale, zero);
-        else if (exact)
-            terms(BITS, SHIFTED, MR, NP, acc, a, lda, w, stride, stop - k, scale, offset);
+        nbits_block c[4];
+        if (block_of(BITS, ZEROS, NP, s, panel, at, c) == SHORT && w > s->first)
+            terms(BITS, ZEROS, SHORT, MR, NP, acc, a, lda, w, stride, stop - k, last, c);
         else
-            terms(BITS, GENERAL, MR, NP, acc, a, lda, w, stride, stop - k, scale, zero);
+            terms(BITS, ZEROS, GENERAL, MR, NP, acc, a, lda, w, stride, stop - k, last, c);
         a += stop - k;
         k = stop;
     }
@@ -214,19 +293,16 @@ RLX_ALWAYS_INLINE void few_rows(const int BITS, const int ZEROS, const int MR, c
 }
 
 /* n terms of a panel, in FORM. */
-RLX_ALWAYS_INLINE void decode_terms(const int BITS, const int FORM, float *dst, const uint32_t *w, int64_t n,
-                                    V scale, V zero) {
+RLX_ALWAYS_INLINE void decode_terms(const int BITS, const int ZEROS, const int FORM, float *dst, const uint32_t *w,
+                                    int64_t n, const uint32_t *last, const nbits_block *c) {
     const int PER = 32 / BITS;
-    for (; n >= PER; n -= PER, w += W, dst += PER * W) {
-        const rlx_vi32 words = *(const rlx_vi32u *)w;
-        UNROLL for (int u = 0; u < PER; u++)
-            *(VU *)(dst + u * W) = weight(BITS, FORM, words, u, scale, zero);
-    }
-    if (n > 0) {
-        rlx_vi32 words = *(const rlx_vi32u *)w;
-        for (; n > 0; n--, dst += W) {
-            *(VU *)dst = weight(BITS, FORM, words, 0, scale, zero);
-            words = (rlx_vi32)((rlx_vu32)words >> BITS);
+    for (; n >= PER && w < last; n -= PER, w += W, dst += PER * W)
+        EACH_CODE(BITS, FORM, 1, w, 0, *(VU *)(dst + u * W) = weight(BITS, ZEROS, FORM, words[0], u, c););
+    for (; n > 0; n -= PER, w += W, dst += PER * W) {
+        rlx_vi32 words = words_at(w, 0);
+        for (int u = 0; u < PER && u < n; u++) {
+            *(VU *)(dst + u * W) = lowest(BITS, words, c);
+            words = shifted(words, BITS);
         }
     }
 }
@@ -236,15 +312,14 @@ RLX_ALWAYS_INLINE void decode(const int BITS, const int ZEROS, const nbits_sourc
                               int64_t kc, float *dst) {
     const int PER = 32 / BITS;
     for (int64_t p = 0; p < panels; p++) {
-        for (int64_t k = s->k0, end = s->k0 + kc; k < end;) {
-            int64_t at = k / s->block, stop = (at + 1) * s->block < end ? (at + 1) * s->block : end;
+        for (int64_t k = s->k0, end = s->k0 + kc, at = k / s->block; k < end; at++) {
+            int64_t stop = (at + 1) * s->block < end ? (at + 1) * s->block : end;
             const uint32_t *w = s->codes + (p * s->words + k / PER) * W;
-            V scale = LOAD(s->scales + (p * s->blocks + at) * W);
-            V zero = ZEROS ? zeros_of(s, p, at) : (float)(1 << (BITS - 1)) - (V){0};
-            if (!ZEROS && BITS < 8)
-                decode_terms(BITS, SCALED, dst, w, stop - k, scale, zero);
+            nbits_block c;
+            if (block_of(BITS, ZEROS, 1, s, p, at, &c) == SHORT && w > s->first)
+                decode_terms(BITS, ZEROS, SHORT, dst, w, stop - k, s->last, &c);
             else
-                decode_terms(BITS, GENERAL, dst, w, stop - k, scale, zero);
+                decode_terms(BITS, ZEROS, GENERAL, dst, w, stop - k, s->last, &c);
             dst += (stop - k) * W;
             k = stop;
         }
@@ -288,6 +363,8 @@ RLX_ALWAYS_INLINE void decode(const int BITS, const int ZEROS, const nbits_sourc
         s->block = block;                                                                 \
         s->k0 = k0;                                                                       \
         s->codes = b + panel * s->words * W;                                              \
+        s->first = b;                                                                     \
+        s->last = b + ((p->n + W - 1) / W * s->words - 1) * W;                            \
         s->scales = (const float *)RLX_PTR(t, p->frame, 5) + panel * s->blocks * W;       \
         s->zeros = zeros ? zeros + panel * s->zero_words * W : NULL;                      \
         if (!p->trans_b) {                                                                \
