@@ -98,9 +98,9 @@ def strings(array: Any, what: str) -> Any:
     BindingTypeError
         An element is something else.
     """
-    from rlx._kernels import _text
+    from rlx._kernels._text import check
 
-    if _text.check(array):
+    if check(array):
         return array
     items = array.astype(object).reshape(-1).tolist()
     try:
