@@ -1,8 +1,8 @@
 """rlx against ONNX Runtime, OpenVINO, PyTorch (eager and inductor), NumPy and SciPy over a grid of real shapes.
 
-All calls of a cell run by turns in one process; medians are compared. `best / rlx` is the
-time of the fastest peer over that of rlx: above 1, rlx is faster. A peer that is not installed, refuses a
-cell or gives another answer is named; a cell without any peer is no pass.
+All calls of a cell run by turns in one process, each as often, in changing order; medians are compared.
+`best / rlx` is the time of the fastest peer over that of rlx: above 1, rlx is faster. A peer that is not
+installed, refuses a cell or gives another answer is named; a cell without any peer is no pass.
 
     bench_grid.py [--family gemm ...] [--only TEXT ...] [--peers torch ...] [--threads 1] [--json OUT]
 
@@ -16,6 +16,7 @@ import argparse
 import gc
 import json
 import math
+import random
 import statistics
 import sys
 import time
@@ -31,27 +32,34 @@ from grid_peers import PEERS, Call, Made, run_rlx
 from rlx.runtime.report import table_text
 
 Clock = Callable[[], float]
-BATCH = 3e-4  # seconds: shorter calls are repeated so often that one reading takes this long
+BATCH = 3e-4  # seconds: calls are repeated so often that a reading of the fastest takes this long
 
 
 def alternate(calls: Sequence[Call], seconds: float, clock: Clock) -> list[list[float]]:
-    """Seconds per call of each, measured in turns."""
-    counts, once = [], 0.0
+    """Seconds per call of each, measured in turns.
+
+    A reading is as many calls for all, since the first one of them meets operands that the others have driven out
+    of the caches. The order changes from turn to turn, so that nobody always runs after its own kind, whose code
+    and operands it would find there.
+    """
+    once = []
     for call in calls:
         call()
         start = clock()
         call()
-        one = max(clock() - start, 1e-7)
-        counts.append(max(1, round(BATCH / one)))
-        once += max(one, BATCH)
-    turns = int(min(201, max(9, seconds / once)))
+        once.append(max(clock() - start, 1e-7))
+    count = max(1, round(BATCH / min(once)))
+    turns = int(min(201, max(9, seconds / (count * sum(once)))))
     readings: list[list[float]] = [[] for _ in calls]
+    order, shuffle = list(range(len(calls))), random.Random(0).shuffle
     for _ in range(turns):
-        for call, count, kept in zip(calls, counts, readings, strict=True):
+        shuffle(order)
+        for i in order:
+            call = calls[i]
             start = clock()
             for _ in range(count):
                 call()
-            kept.append((clock() - start) / count)
+            readings[i].append((clock() - start) / count)
     return readings
 
 

@@ -271,7 +271,9 @@ def gemm_blocks(
     # with AVX-512, the matrices 12.
     enough = m_blocks >= 10 or (unpacked and mr > 6 and tasks >= 12)
     if 4 * tasks <= 3 * want and not enough:
-        nc = min(nc, split(n, -(-want // (batch * m_blocks)), min(unit, 4 * nr)))
+        # tiles of 7 and 8 rows are 3 panels wide, others 2 or 4
+        step = 3 * nr if mr > 6 and 7 <= rows <= 8 else min(unit, 4 * nr)
+        nc = min(nc, split(n, -(-want // (batch * m_blocks)), step))
     n_blocks = max(1, -(-n // nc))
     if m_blocks > 1:
         mc = balanced(tiles, mc // rows, batch * n_blocks) * rows
@@ -332,6 +334,9 @@ def plan_matmul(
     mc, nc, kc = gemm_blocks(
         m, n, k, max(1, items), mr=mr, nr=nr, size=size, cost=cost, unpacked=not packed, kc=kc
     )
+    # With AVX-512, few terms of four panels are multiplied by 48 rows in one loop, 6 at a time.
+    if mr > 6 and packed and k <= 128 and 3 * nr < nc <= 4 * nr and mc < m:
+        mc = -(-mc // 48) * 48
     narrow = out_size is not None and out_size != size
     added, steps, clamp = in_registers(steps, clamp, dtype)
     work = 0

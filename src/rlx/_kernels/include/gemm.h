@@ -35,6 +35,9 @@ typedef struct rlx_gemm_run {
         const void *next; /* panels that are multiplied after these, bp apart, or NULL: fetched meanwhile, \
                              a part by each of the `tiles` row tiles that share B; this is row tile `tile` */ \
         int64_t tile, tiles;                                                         \
+        const T *below;  /* rows of A that are multiplied after these, or NULL; fetched meanwhile, as is \
+                            what the result is written over */                       \
+        int first;       /* nobody has fetched these panels: each tile fetches those right of its own */ \
     } rlx_gemm_block_##S;                                                            \
     void rlx_gemm_rows_##S(const rlx_gemm_block_##S *g);                             \
     void rlx_pack_panels_##S(T *dst, const T *src, int64_t ldb, int trans, int64_t k, int64_t n, \
@@ -71,6 +74,9 @@ static const uint8_t rlx_widest[RLX_GEMM_MR + 1] = {0, 8, 8, 8, 4, 4, 4, 3, 3, 2
     RLX_UPTO2(F, 6)
 static const uint8_t rlx_widest[RLX_GEMM_MR + 1] = {0, 8, 6, 4, 3, 2, 2};
 #endif
+
+/* So few rows are bound by the read of B. */
+enum { RLX_FEW_ROWS = 8 };
 
 /* Rows of the tiles that [0, rows) is cut into: as equal as can be, so that no
  * tile is left with too few rows to hide the FMA latency. */

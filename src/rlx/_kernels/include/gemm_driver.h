@@ -4,6 +4,11 @@
     "M N K lda ldb ldo trans_a trans_b mc nc kc out_size work_stride clamp lo:f hi:f "     \
     "batch:* steps:* addend ld_addend"
 
+/* Terms from which on A and the result are fetched: the next rows arrive while these are multiplied. */
+#ifndef FAR_TERMS
+#define FAR_TERMS 192
+#endif
+
 typedef struct NAME(problem) {
     int64_t m, n, k, lda, ldb, ldo, trans_a, trans_b, mc, nc, kc, out_size, work_stride, clamp;
     T lo, hi;
@@ -11,6 +16,8 @@ typedef struct NAME(problem) {
     int64_t n_batch, n_steps;
     int64_t addend, ld_addend; /* argument, or -1; elements of a row, or 0: as in the output */
     int follows; /* the next task of this call has the next columns */
+    int first;   /* this task is the first of this call */
+    int again;   /* its B has been multiplied by other rows before */
     const rlx_thunk *thunk;
     const rlx_frame *frame;
 } NAME(problem);
@@ -18,7 +25,8 @@ typedef struct NAME(problem) {
 static NAME(problem) NAME(problem_of)(const int64_t *at) {
     NAME(problem) p = {at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8], at[9], at[10],
                        at[11], at[12], at[13], (T)RLX_F(at, 14), (T)RLX_F(at, 15),
-                       RLX_LIST(at, 16), RLX_LIST(at, 18), RLX_COUNT(at, 16), RLX_COUNT(at, 18), at[20], at[21], 0, NULL, NULL};
+                       RLX_LIST(at, 16), RLX_LIST(at, 18), RLX_COUNT(at, 16), RLX_COUNT(at, 18), at[20], at[21],
+                       0, 0, 0, NULL, NULL};
     return p;
 }
 
@@ -69,6 +77,8 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
         for (int64_t i = m0; i < m1;) {
             g.rows = rlx_tile_rows(m1 - m0, tall, i - m0);
             g.a = a + i * p->lda + k0;
+            g.first = p->first && k0 == 0 && i == m0;
+            g.below = kc < FAR_TERMS || p->trans_a ? NULL : i + g.rows < p->m ? g.a + g.rows * p->lda : g.a;
             if (p->trans_a) {
                 NAME(rlx_transpose)(work_a, kc, a + k0 * p->lda + i, p->lda, kc, g.rows);
                 g.a = work_a;
@@ -119,6 +129,7 @@ RLX_ALWAYS_INLINE int NAME(run)(const rlx_thunk *t, const rlx_frame *f, int64_t 
             at_out += x * p.batch[d + 3];
         }
         int64_t m1 = m0 + p.mc < p.m ? m0 + p.mc : p.m, n1 = n0 + p.nc < p.n ? n0 + p.nc : p.n;
+        p.first = i == lo, p.again = m0 > 0;
         p.follows = i + 1 < hi && m1 == p.m;
         int status = NAME(task)(t, f, &p, read_b, a + at_a, b + at_b, at_out, item * p.m, m0, m1,
                                 n0, n1);

@@ -9,7 +9,26 @@ typedef struct NAME(piece) {
     int64_t last; /* valid columns of the last panel */
     const TB *fetch[2]; /* where to fetch from meanwhile; NULL: nothing */
     int64_t fetch_step; /* elements of that for each term */
+    const TB *after;    /* the panels that a single row tile multiplies next; NULL: those right of these */
+    const T *below;     /* four rows of A to fetch, or NULL */
 } NAME(piece);
+
+/* Write a tile. The empty asm keeps the compiler from making a pointer of each row before it is needed. */
+RLX_ALWAYS_INLINE void NAME(put)(const int MR, const int NP, const int whole, T *c, int64_t ldc, int64_t last,
+                                 V (*acc)[8]) {
+    UNROLL for (int i = 0; i < MR; i++) {
+        T *row = c + i % 3 * ldc;
+        UNROLL for (int j = 0; j < NP - 1; j++) *(VU *)(row + j * W) = acc[i][j];
+        if (whole)
+            *(VU *)(row + (NP - 1) * W) = acc[i][NP - 1];
+        else
+            NAME(rlx_store_part)(row + (NP - 1) * W, acc[i][NP - 1], last);
+        if (i % 3 == 2) {
+            c += 3 * ldc;
+            __asm__("" : "+r"(c));
+        }
+    }
+}
 
 /* MR rows x NP panels of sums: what C holds, bias and clamp, and out. */
 RLX_ALWAYS_INLINE void NAME(finish)(const int MR, const int NP, const NAME(piece) *q,
@@ -17,6 +36,12 @@ RLX_ALWAYS_INLINE void NAME(finish)(const int MR, const int NP, const NAME(piece
     const NAME(block) *g = q->g;
     T *c = q->c;
     int64_t ldc = g->ldc, last = q->last;
+    __asm__("" : "+r"(c), "+r"(ldc));
+    if (!(g->accumulate | g->clamp) && !q->bias && !q->addend && last == W) { /* the short way */
+        NAME(put)(MR, NP, 1, c, ldc, last, acc);
+        return;
+    }
+    __asm__("" : "+r"(c), "+r"(ldc));
     if (g->accumulate) {
         UNROLL for (int i = 0; i < MR; i++) {
             UNROLL for (int j = 0; j < NP - 1; j++) acc[i][j] += LOAD(c + i * ldc + j * W);
@@ -42,13 +67,8 @@ RLX_ALWAYS_INLINE void NAME(finish)(const int MR, const int NP, const NAME(piece
         UNROLL for (int i = 0; i < MR; i++)
             UNROLL for (int j = 0; j < NP; j++) acc[i][j] = NAME(rlx_clamp)(acc[i][j], lo, hi);
     }
-    UNROLL for (int i = 0; i < MR; i++)
-        UNROLL for (int j = 0; j < NP - 1; j++) *(VU *)(c + i * ldc + j * W) = acc[i][j];
-    if (last == W) {
-        UNROLL for (int i = 0; i < MR; i++)
-            *(VU *)(c + i * ldc + (NP - 1) * W) = acc[i][NP - 1];
-    } else {
-        UNROLL for (int i = 0; i < MR; i++)
-            NAME(rlx_store_part)(c + i * ldc + (NP - 1) * W, acc[i][NP - 1], last);
-    }
+    if (last == W)
+        NAME(put)(MR, NP, 1, c, ldc, last, acc);
+    else
+        NAME(put)(MR, NP, 0, c, ldc, last, acc);
 }

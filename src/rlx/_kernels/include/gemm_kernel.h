@@ -6,6 +6,9 @@
     (memset(dst, 0, W * sizeof(TB)), memcpy(dst, src, (size_t)(n) * sizeof(TB)))
 #endif
 
+/* Steps unrolled are mixed by the compiler until registers run out. */
+#define STEPWISE _Pragma("GCC unroll 1")
+
 /* MR rows x NP panels. Every accumulator is one chain of FMAs in k order, so an
  * element's bits depend on K alone, not on the tile it falls in. Rows are
  * addressed by a pointer per three rows (base, base + lda, base + 2 lda); the
@@ -41,16 +44,52 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
     const rlx_gemm_run *run = g->runs;
     const TB *fetch0 = q->fetch[0], *fetch1 = q->fetch[1];
     const int64_t fetch_step = q->fetch_step;
+    /* A line of each panel: into the first cache shortly before it is needed. */
+    const int lines = RLX_VREGS == 32 && W * sizeof(TB) == 64;
+#define NEAR(at) UNROLL for (int j = 0; j < NP; j++) __builtin_prefetch((at) + j * bp, 0, 3)
     do {
         const TB *b = q->b + run->b;
         const T *a0 = g->a + run->a, *a3 = a0 + 3 * lda, *a6 = a3 + 3 * lda, *a9 = a6 + 3 * lda,
                 *a12 = a9 + 3 * lda;
         int64_t k = run->k;
+        if (MR >= 4 && MR <= RLX_FEW_ROWS && lines && bk == W && g->tiles == 1) {
+            /* Bound by the read of B: 16 terms ahead, and at the end what comes next. 1 to 3 rows read 8 panels
+             * at once, which the processor foresees. */
+            for (; k > 16; k--) {
+                NEAR(b + 16 * W);
+                STEP(0);
+                ADVANCE(1);
+            }
+            const TB *after = q->after ? q->after : q->b + run->b + NP * bp;
+            for (; k > 0; k--, after += W) {
+                NEAR(after);
+                STEP(0);
+                ADVANCE(1);
+            }
+        }
+        if (MR >= 5 && lines && bk == W && q->below && !fetch0) {
+            /* by and by four rows of A, and the lines that the result is written over, into the second cache */
+            const T *below = q->below, *c = q->c;
+            for (int64_t i = 0; k >= 4; k -= 4, i++) {
+                __builtin_prefetch(below + (i & 3) * lda + i / 4 * W, 0, 2);
+                if (NP == 2 ? i < 2 * MR : i < MR) {
+                    UNROLL for (int j = 0; j < (NP == 2 ? 1 : NP); j++) __builtin_prefetch(c + j * W, 0, 2);
+                    c += NP != 2 ? g->ldc : i & 1 ? g->ldc - W : W;
+                }
+                STEPWISE for (int u = 0; u < 4; u++) {
+                    NEAR(b + 8 * W);
+                    STEP(0);
+                    ADVANCE(1);
+                }
+            }
+        }
         if (MR >= 4 && fetch0)
             for (; k > 0; k--) {
                 __builtin_prefetch(fetch0, 0, 2);
                 __builtin_prefetch(fetch1, 0, 2);
                 fetch0 += fetch_step, fetch1 += fetch_step;
+                if (MR >= 5 && lines)
+                    NEAR(b + 8 * bk);
                 STEP(0);
                 ADVANCE(1);
             }
@@ -61,19 +100,14 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
             ADVANCE(2);
         }
 #endif
-        if (MR >= 11 && RLX_VREGS == 32 && bk == W && k >= 128 && !g->next) {
-            /* of the panels: what the next pass, or the next panel, starts with */
-            for (int64_t ahead = k * W; k > 0; k--) {
-                UNROLL for (int j = 0; j < NP; j++) __builtin_prefetch(b + ahead + j * bp, 0, 2);
-                STEP(0);
-                ADVANCE(1);
-            }
-        }
         for (; k > 0; k--) {
+            if (MR >= 5 && lines)
+                NEAR(b + 8 * bk);
             STEP(0);
             ADVANCE(1);
         }
     } while (++run < g->end);
+#undef NEAR
 #undef STEP
 #undef ADVANCE
 
@@ -89,10 +123,18 @@ static void (*const NAME(micros)[RLX_GEMM_MR + 1][9])(const NAME(piece) *) = {RL
 /* What to fetch while the panels [p, p + np) are multiplied: those of the next block at their place. The
  * row tiles share them: a tile takes one or two panels, or a part of one. */
 static inline void NAME(plan_fetch)(const NAME(block) *g, int64_t p, int64_t np, NAME(piece) *q) {
+    if (g->first && (p + np) * W < g->n) {
+        q->fetch_step = W;
+        q->fetch[0] = q->b + np * g->bp;
+        q->fetch[1] = q->fetch[0] + (np > 1 ? g->bp : 0);
+        return;
+    }
+    q->fetch[0] = q->fetch[1] = NULL;
+    if (!g->next)
+        return;
     int64_t share = g->tiles / np, panel, part, terms = 0;
     share = share < 1 ? 1 : share > 8 ? 8 : share;
     panel = g->tile / share, part = g->tile % share;
-    q->fetch[0] = q->fetch[1] = NULL;
     if (panel >= np)
         return;
     for (const rlx_gemm_run *run = g->runs; run < g->end; run++)
@@ -105,19 +147,22 @@ static inline void NAME(plan_fetch)(const NAME(block) *g, int64_t p, int64_t np,
 void NAME(rlx_gemm_rows)(const NAME(block) *g) {
     int64_t panels = (g->n + W - 1) / W, limit = rlx_widest[g->rows];
     void (*const *micro)(const NAME(piece) *) = NAME(micros)[g->rows];
-    NAME(piece) q = {g, (const TB *)g->b, g->c, g->bias, g->addend, W, {NULL, NULL}, 0};
-    for (int64_t p = 0; p < panels;) {
+    NAME(piece) q = {g, (const TB *)g->b, g->c, g->bias, g->addend, W, {NULL, NULL}, 0, NULL, g->below};
+    for (int64_t p = 0, row = 4; p < panels; row += 4) {
         int64_t np = rlx_tile_rows(panels, limit, p);
-        if (g->next)
+        if (g->next || g->first)
             NAME(plan_fetch)(g, p, np, &q);
         p += np;
-        if (p == panels)
+        if (p == panels) {
             q.last = g->n - (panels - 1) * W;
+            q.after = (const TB *)g->next;
+        }
         micro[np](&q);
         q.b += np * g->bp;
         q.c += np * W;
         q.bias += q.bias ? np * W : 0;
         q.addend += q.addend ? np * W : 0;
+        q.below += q.below && row < g->rows ? 4 * g->lda : 0;
     }
 }
 

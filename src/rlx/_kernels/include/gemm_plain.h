@@ -4,11 +4,17 @@
 static int NAME(read_packed)(const NAME(problem) *p, const T *b, T *work, int64_t rows, int64_t n0,
                              int64_t n1, int64_t k0, int64_t kc, NAME(part) *parts) {
     const T *panels = b + n0 * p->k, *next = p->follows && n1 < p->n ? b + n1 * p->k : NULL;
+    int there = p->again && (n1 - n0) * p->k * (int64_t)sizeof(T) <= 1 << 20; /* in the second cache */
     if (k0 + kc < p->k)
-        next = panels + (k0 + kc) * W;
+        next = there ? NULL : panels + (k0 + kc) * W;
+#if RLX_VREGS == 32
     /* A few terms of four panels: tiles as wide as the rows meet each row of A and of the result once. */
-    int64_t tall = RLX_VREGS == 32 && p->k <= 128 && n1 - n0 > 3 * W && n1 - n0 <= 4 * W ? 6 : 0;
-    parts[0] = (NAME(part)){0, n1 - n0, W, p->k * W, 0, panels + k0 * W, NAME(rlx_gemm_rows), next, tall};
+    if (p->k <= 128 && n1 - n0 > 3 * W && n1 - n0 <= 4 * W) {
+        parts[0] = (NAME(part)){0, n1 - n0, W, p->k * W, 0, panels, NAME(direct_rows), NULL, NAME(direct_tall)(p)};
+        return 1;
+    }
+#endif
+    parts[0] = (NAME(part)){0, n1 - n0, W, p->k * W, 0, panels + k0 * W, NAME(rlx_gemm_rows), next, 0};
     return 1;
 }
 
@@ -18,8 +24,8 @@ static int NAME(read_unpacked)(const NAME(problem) *p, const T *b, T *work, int6
     int64_t cols = n1 - n0, n = 0;
 #if RLX_VREGS == 32
     if (!p->trans_b && rows >= 12 && cols > 2 * W && kc * p->ldb * (int64_t)sizeof(T) <= DIRECT_BYTES) {
-        int64_t tall = cols <= 3 * W ? 8 : 6;
-        parts[0] = (NAME(part)){0, cols, p->ldb, W, 0, b + k0 * p->ldb + n0, NAME(direct_rows), NULL, tall};
+        parts[0] = (NAME(part)){0, cols, p->ldb, W, 0, b + k0 * p->ldb + n0, NAME(direct_rows), NULL,
+                                NAME(direct_tall)(p)};
         return 1;
     }
 #endif

@@ -27,8 +27,8 @@
  * while a block is multiplied, a part by each row tile: weights of a network come from memory,
  * and a burst at the first row tile waits for them. Rows of 49 pixels: 108 -> 145 GFLOP/s.
  * A B that fits the first cache and is given in every run is read where it lies, in tiles of 6 x 4 vectors
- * (AVX-512): see gemm_direct.h. So are tiles of few terms and four panels, whose rows of A and of the
- * result are then met once: 2048x64x64 out of the third cache 115 -> 108 us.
+ * (AVX-512): see gemm_direct.h. So are packed panels of few terms, if there are four: rows of A and of the
+ * result are then met once.
  * Where B does not fit the second cache, about 98 rows share it and tasks differ in columns.
  * Each element is a chain of FMAs over k from zero, cut every kc <= 384 terms,
  * with the parts added in order; bias and clamp come last. So the bits depend
@@ -51,9 +51,14 @@
  *    512   512   512       0.86         0.86          1.00               1.11
  *   1024  1024  1024       0.83         0.81          1.04               1.01
  *   2048  2048  2048       0.83         0.81          1.02               0.96
- * Tall tiles fetch the terms that follow theirs in a panel into the second cache: the first tile of a
- * pass met B in the third. K = 3072 went from 0.88 to 0.95 of MKL, 1024^3 from 0.92 to 0.97.
- * Without effect: prefetching C (it costs 12 % at K = 64 where C comes from afar), other mc, nc and kc (within 2 %), K unrolled by 2
+ * Fetched meanwhile, a few lines at a time (AVX-512): the line of each panel that is needed 8 steps later, or 16
+ * steps with up to 8 rows, into the first cache; the panels right of a call's first tile, the rows of A of the next
+ * tile and the lines of the result, from 192 terms on, into the second one. 256^3 with everything in the third cache
+ * 207 -> 194 us, in the second 189 -> 187 (FMA peak 177); 8 rows x 768 x 768 84 -> 73, 4 rows x 384 x 1536 70 -> 65.
+ * A tile that has nothing to add, no limits and no part of a panel is written without looking at the rest:
+ * 512x32x2048 485 -> 440. Steps must not be unrolled by the compiler, which mixes them until registers run out.
+ * Without effect: prefetching C all at once (it costs 12 % at K = 64 where C comes from afar), weights in pages of
+ * 2 MB, clearing registers without moves, other mc, nc and kc (within 2 %), K unrolled by 2
  * or 4 with AVX-512; with AVX2 unrolling by 2 gives 5 %. Operands that are not
  * aligned to the cache line cost 5 to 40 %.
  */

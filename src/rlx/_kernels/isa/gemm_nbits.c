@@ -275,7 +275,7 @@ RLX_ALWAYS_INLINE void few(const int BITS, const int ZEROS, const int MR, const 
 RLX_ALWAYS_INLINE void few_rows(const int BITS, const int ZEROS, const int MR, const block_nbits *g) {
     const nbits_source *s = (const nbits_source *)g->b;
     int64_t panels = (g->n + W - 1) / W;
-    piece_nbits q = {g, NULL, g->c, g->bias, g->addend, W, {NULL, NULL}, 0};
+    piece_nbits q = {g, NULL, g->c, g->bias, g->addend, W, {NULL, NULL}, 0, NULL, NULL};
     for (int64_t p = 0, np; p < panels; p += np) {
         int64_t left = panels - p;
         np = left >= 4 && MR <= 2 ? 4 : left >= 2 ? 2 : 1;
