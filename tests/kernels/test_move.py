@@ -34,7 +34,8 @@ def items(strides, array):
 
 
 @pytest.mark.parametrize("size", DTYPES)
-@pytest.mark.parametrize(("m", "n"), list(itertools.product([1, 2, 3, 4, 8, 17, 70], [1, 2, 3, 4, 16, 33, 300])))
+@pytest.mark.parametrize(("m", "n"), [*itertools.product([1, 2, 3, 4, 8, 17, 70], [1, 2, 3, 4, 16, 33, 300]),
+                                        (49, 1024), (16, 2048)])
 def test_transpose(size, m, n, level, guarded):
     src = guarded(values((2, n, m), size))
     dst = guarded(np.zeros((2, m, n), src.dtype))

@@ -46,9 +46,12 @@
  * Transposes go through register blocks: 16x16 bytes, 8x8 halves, 8x8 words
  * (AVX) or 4x4 (baseline), 4x4 doubles (AVX) or 2x2. Along the source's
  * contiguous axis a whole cache line is consumed before the next panel of the
- * destination is started, so a power-of-two pitch costs no extra misses.
+ * destination is started, so a power-of-two pitch of the source costs no extra misses. Rows of the destination that
+ * are a multiple of 4 KB apart share one set of the first cache: with AVX-512 they are written in blocks of 16x16
+ * words, whole lines (1024 x 196 116 to 82 us with the way back; 1 KB apart and elsewhere 10 to 20 % slower than 8x8).
  */
 #include "abi.h"
+#include "planes.h"
 #include "run.h"
 
 #if defined(__AVX2__)
@@ -121,6 +124,14 @@ static inline void tile_b2(const T *s, int64_t ss, T *d, int64_t ds) {
 
 #define T uint32_t
 #define SUFFIX b4
+#if defined(__AVX512F__)
+#define LINE_TILE line_tile_b4
+static inline void line_tile_b4(const T *s, int64_t ss, T *d, int64_t ds) {
+    vf r[16];
+    vf_tile_from((const float *)s, ss, r);
+    _Pragma("GCC unroll 16") for (int i = 0; i < 16; i++) *(vf_u *)(d + i * ds) = r[i];
+}
+#endif
 #if defined(__AVX2__)
 #define W 8
 static inline void tile_b4(const T *s, int64_t ss, T *d, int64_t ds) {
