@@ -275,6 +275,8 @@ def gemm_blocks(
         step = 3 * nr if mr > 6 and 7 <= rows <= 8 else min(unit, 4 * nr)
         nc = min(nc, split(n, -(-want // (batch * m_blocks)), step))
     n_blocks = max(1, -(-n // nc))
+    if batch * m_blocks * n_blocks == 1 and want >= 8 and tiles >= 4 and not unpacked:
+        mc, m_blocks = split(tiles, 2, 1) * rows, 2  # one task would leave the second thread idle
     if m_blocks > 1:
         mc = balanced(tiles, mc // rows, batch * n_blocks) * rows
     elif n_blocks > 1 and nc >= 8 * nr:
