@@ -144,6 +144,12 @@ RLX_ALWAYS_INLINE int form_of(const int BITS, const int NP, const V *scale, cons
     return ONE_STEP && all_zero(lost) ? SHORT : GENERAL;
 }
 
+#ifdef __x86_64__
+#define OPAQUE(kind, x) __asm__("" : "+" kind(x)) /* to the compiler, which else loads what is kept again, or keeps the rest */
+#else
+#define OPAQUE(kind, x)
+#endif
+
 /* Weight u of each word, in FORM, from words that begin so many bytes further, or before. */
 RLX_ALWAYS_INLINE int byte_of(const int BITS, const int FORM, int u) {
     const int bit = BITS * u;
@@ -161,7 +167,10 @@ RLX_ALWAYS_INLINE V weight(const int BITS, const int ZEROS, const int FORM, rlx_
     if (!LOOKED_UP(BITS)) {
         if (BITS == 2) {
             const rlx_vi32 q = shifted(words, p) & 3;
-            return ZEROS ? (__builtin_convertvector(q, V) - c->zero) * c->scale : __builtin_convertvector(q - 2, V) * c->scale;
+            if (!ZEROS)
+                return __builtin_convertvector(q - 2, V) * c->scale;
+            OPAQUE("r", c); /* read anew: kept in registers, sums would not be */
+            return (__builtin_convertvector(q, V) - c->zero) * c->scale;
         }
         return (placed(BITS, words, p) - c->low[p / BITS]) * c->scale;
     }
@@ -171,11 +180,6 @@ RLX_ALWAYS_INLINE V weight(const int BITS, const int ZEROS, const int FORM, rlx_
 /* All weights of the words at w: does THEN for each u with the words for it in words[j], of NP panels. Reads up to
  * 3 bytes beyond, and if SHORT 2 before. Where there are registers for it each vector is loaded once, as most lie across two lines. */
 #define KEEP(BITS) (RLX_VREGS == 32 || (BITS) == 2)
-#ifdef __x86_64__
-#define OPAQUE(kind, x) __asm__("" : "+" kind(x)) /* to the compiler, which else loads what is kept again, or keeps the rest */
-#else
-#define OPAQUE(kind, x)
-#endif
 #define EACH_CODE(BITS, FORM, NP, w, stride, THEN)                                        \
     do {                                                                                  \
         rlx_vi32 kept[6][4];                                                              \
