@@ -28,7 +28,7 @@ class Packed:
         self.panels = -(-self.hidden // self.unit)
         self.linear, self.type = linear, w.dtype
         self.w = self.pack(w, self.gates, ORDER[kind])
-        self.r = self.pack(r, self.gates, ORDER[kind])
+        self.r = self.pack(r, self.gates, ORDER[kind], apart=int(kind == "gru" and not linear))
         self.p = None if p is None else self.pack(p[:, :, None], 3, [0, 2, 1])
         self.b = self.rbh = None
         if b is not None:
@@ -43,13 +43,13 @@ class Packed:
                      order=ORDER[kind]),
                 extent=self.dirs * self.panels, level=level)
 
-    def pack(self, a, gates, order):
+    def pack(self, a, gates, order, apart=0):
         a = np.ascontiguousarray(a)
         out = np.full((self.dirs, self.panels, a.shape[2], gates, self.unit), np.nan, self.type)
         call_kernel(
             f"rnn_pack.{self.dt}", [a, out],
             dict(dirs=self.dirs, gates=gates, hidden=self.hidden, depth=a.shape[2],
-                 row=a.shape[2], dir=a.shape[1] * a.shape[2], order=order),
+                 row=a.shape[2], dir=a.shape[1] * a.shape[2], apart=apart, order=order),
             extent=self.dirs * self.panels, level=self.level)
         return out
 
@@ -67,10 +67,11 @@ class Packed:
             f"rnn_project.{self.dt}", [x, self.w, self.b, z],
             dict(dirs=d, seq=seq, batch=batch, inputs=self.inputs, hidden=h, gates=self.gates,
                  x_t=ts, x_b=bs),
-            extent=d * seq * batch, level=self.level, repeat=repeat, **how)
+            extent=d * -(-seq * batch // 96) * self.panels, level=self.level, repeat=repeat, **how)
         args = {"lstm": [z, self.r, self.p, lens, h0, c0, y, yh, yc, ws],
                 "gru": [z, self.r, self.rbh if self.linear else None, lens, h0, y, yh, ws],
                 "rnn": [z, self.r, lens, h0, y, yh, ws]}[self.kind]
+        phases = (2 if self.kind == "gru" and not self.linear else 1) * seq + 2
         t2 = call_kernel(
             f"{self.kind}.{self.dt}", args,
             dict(dirs=d, seq=seq, batch=batch, hidden=h, reverse=reverse, block=block,
@@ -78,8 +79,8 @@ class Packed:
                  h_d=batch * h, h_b=h, s_d=batch * h, s_b=h, clip=clip,
                  acts=[ACTS[a] for a in acts], alpha=alpha or [0.0] * len(acts),
                  beta=beta or [0.0] * len(acts)),
-            extent=d * -(-batch // block) * (self.panels * (seq + 2) if phased else 1),
-            phases=seq + 2 if phased else 1, level=self.level, repeat=repeat, **how)
+            extent=d * -(-batch // block) * (self.panels * phases if phased else 1),
+            phases=phases if phased else 1, level=self.level, repeat=repeat, **how)
         self.seconds = (t1, t2)
         return (y, yh, yc) if self.kind == "lstm" else (y, yh)
 
@@ -210,15 +211,15 @@ def test_f64(batch, hidden, level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("kind, linear", [("lstm", 0), ("gru", 0), ("gru", 1), ("rnn", 0)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_phases_do_not_change_bits(kind, level, dtype):
+def test_phases_do_not_change_bits(kind, linear, level, dtype):
     rng = np.random.default_rng(1)
     w, r, b, _ = weights(rng, kind, 2, 5, 70, dtype)
     x = rng.normal(0, 1, (6, 5, 5)).astype(dtype)
     h0, c0 = rng.normal(0, 1, (2, 2, 5, 70)).astype(dtype)
     lens = np.array([6, 1, 0, 3, 5], np.int32)
-    packed = Packed(kind, w, r, b, level=level, **({"linear": 1} if kind == "gru" else {}))
+    packed = Packed(kind, w, r, b, level=level, linear=linear)
     whole = packed.run(x, lens, h0, c0, reverse=2, block=3)
     for threads, grain in ((1, 1), (2, 1), (2, 3), (3, 2)):
         other = packed.run(x, lens, h0, c0, reverse=2, block=3, phased=True, threads=threads, grain=grain)

@@ -81,7 +81,7 @@ def kernel(c, level, threads=1, grain=1):
     call_kernel("rnn_project.int8",
                 [codes, params, weights(c["w"]), columns(c["w_scale"]), columns(c["w_zero"]), z],
                 dict(dirs=dirs, seq=seq, batch=batch, inputs=inputs, hidden=hidden),
-                extent=dirs * seq * batch, **how)
+                extent=dirs * -(-seq * batch // 96) * panels, **how)
     y, yh, yc = empty(seq, dirs, batch, hidden), *(empty(dirs, batch, hidden) for _ in range(2))
     ws = empty(dirs * batch, 3, panels * 16)
     stride = per_thread(batch * gemm_int8.code_bytes(hidden, level))

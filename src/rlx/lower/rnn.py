@@ -16,6 +16,7 @@ _ORDER = {"lstm": [0, 2, 3, 1], "gru": [0, 1, 2], "rnn": [0]}
 _PEEPHOLES = [0, 2, 1]
 _BUFFERS = {"lstm": 3, "gru": 4, "rnn": 2}
 _ROWS = 24  # rows of the batch per work item
+_TOGETHER = 96  # rows that are projected together
 _MANY_BLOCKS = 4  # of rows, enough to occupy threads
 _CODES = {name: i for i, name in enumerate(ACTIVATIONS)}
 
@@ -24,15 +25,20 @@ def _unit(dtype: DType) -> int:
     return 16 if dtype == dtypes.f32 else 8
 
 
-def _panels(ctx: Context, value: Value, order: list[int], hidden: int, depth: int) -> Operand:
-    """w, r or peepholes in panels."""
+def _projections(dirs: int, rows: int, panels: int) -> int:
+    """Work items of a projection: blocks of rows, by panels."""
+    return dirs * -(-rows // _TOGETHER) * panels
+
+
+def _panels(ctx: Context, value: Value, order: list[int], hidden: int, depth: int, apart: bool = False) -> Operand:
+    """w, r or peepholes in panels; `apart`: the last gate of a panel behind the others."""
     dirs, gates, unit = shape_of(value)[0], len(order), _unit(value.dtype)
     count = -(-hidden // unit)
     attrs: Attrs = {"dirs": dirs, "gates": gates, "hidden": hidden, "depth": depth, "row": depth,
-                    "dir": gates * hidden * depth, "order": order}
+                    "dir": gates * hidden * depth, "apart": int(apart), "order": order}
     nbytes = dirs * count * depth * gates * unit * value.dtype.itemsize
     return packed(ctx, value, Transform(f"rnn_pack.{value.dtype}", attrs, nbytes, dirs * count,
-                                        ("rnn_pack", dirs, gates, hidden, depth, tuple(order))))
+                                        ("rnn_pack", dirs, gates, hidden, depth, apart, tuple(order))))
 
 
 def _biases(ctx: Context, value: Value, order: list[int], hidden: int, apart: bool) -> tuple[Operand, Operand | None]:
@@ -91,7 +97,7 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
     pad = -(-hidden // unit) * unit
     linear = kind == "gru" and at["linear_before_reset"]
     w_place = _panels(ctx, w, order, hidden, depth)
-    r_place = _panels(ctx, r, order, hidden, hidden)
+    r_place = _panels(ctx, r, order, hidden, hidden, kind == "gru" and not linear)
     bias, bias_h = _biases(ctx, b, order, hidden, linear) if b is not None else (None, None)
     z = ctx.temp(dirs * seq * batch * gates * pad * dtype.itemsize, f"{node.name}/z")
     rows = dirs * seq * batch
@@ -109,8 +115,8 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
             "x_t": depth if at["layout"] else batch * depth,
             "x_b": seq * depth if at["layout"] else depth,
         },
-        extent=rows,
-        grain=12,
+        extent=_projections(dirs, seq * batch, pad // unit),
+        grain=max(2, pad // unit // 8),
         cost=work * (depth + 1) * 0.012 + 50,
     )
     scratch = ctx.write(ctx.temp(dirs * batch * _BUFFERS[kind] * pad * dtype.itemsize, f"{node.name}/state"))
@@ -125,7 +131,7 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
             own.insert(0, None if bias_h is None else ctx.read(bias_h))
     blocks, panels = dirs * -(-batch // _ROWS), pad // unit
     # Few blocks of rows: threads share every step instead.
-    phases = seq + 2 if blocks < _MANY_BLOCKS and (kind != "gru" or linear) else 1
+    phases = (1 if kind != "gru" or linear else 2) * seq + 2 if blocks < _MANY_BLOCKS else 1
     ctx.call(
         f"{kind}.{dtype}",
         [ctx.read(z), ctx.read(r_place), *own, *results, scratch],
@@ -184,7 +190,7 @@ def lower_dynamic_quantize_lstm(ctx: Context, node: Node) -> None:
         [ctx.read(x_codes), ctx.read(params), ctx.read(_int8_weights(ctx, w, hidden)), _columns(ctx, w_scale, hidden),
          _columns(ctx, w_zero, hidden), ctx.write(z)],
         {"dirs": dirs, "seq": seq, "batch": batch, "inputs": depth, "hidden": hidden},
-        extent=dirs * rows, grain=12, cost=dirs * rows * 4 * pad * (depth + 20) * 0.006 + 50,
+        extent=_projections(dirs, rows, pad // 16), grain=max(2, pad // 128), cost=dirs * rows * 4 * pad * (depth + 20) * 0.006 + 50,
     )
     scratch = ctx.write(ctx.temp(dirs * batch * _BUFFERS["lstm"] * pad * 4, f"{node.name}/state"))
     codes_bytes, panels, phases = per_thread(batch * gemm_int8.code_bytes(hidden, ctx.isa)), pad // 16, seq + 2

@@ -9,6 +9,8 @@ enum rlx_act {
     ACT_SCALED_TANH, ACT_HARD_SIGMOID, ACT_ELU, ACT_SOFTSIGN, ACT_SOFTPLUS
 };
 
+enum { RLX_RNN_ROWS = 96 }; /* that are projected together; pointers on the stack */
+
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* Attributes of a recurrence; see rnn.c. */

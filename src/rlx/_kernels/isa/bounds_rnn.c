@@ -22,7 +22,8 @@ static int64_t gates_in(rlx_claim *c, int i, int64_t gates) {
 
 static void pack(rlx_claim *c) {
     const int64_t dirs = rlx_at(c, 0), gates = rlx_at(c, 1), hidden = rlx_at(c, 2), depth = rlx_at(c, 3), ub = units(c);
-    const int64_t panels = rlx_mul(dirs, rlx_ceil(hidden, ub)), rows = rlx_mul(gates_in(c, 6, gates), hidden);
+    const int64_t panels = rlx_mul(dirs, rlx_ceil(hidden, ub)), rows = rlx_mul(gates_in(c, 7, gates), hidden);
+    rlx_must(c, gates >= 1 && rlx_at(c, 6) <= 1, "no more than one gate must be apart");
     rlx_extent(c, panels);
     rlx_reads(c, 0, rlx_span(rlx_span(depth, rows, rlx_at(c, 4)), dirs, rlx_at(c, 5)), c->size);
     rlx_writes(c, 1, rlx_mul3(panels, depth, rlx_mul(gates, ub)), c->size);
@@ -42,9 +43,9 @@ static void pack_bias(rlx_claim *c) {
 static void project(rlx_claim *c) {
     const int64_t dirs = rlx_at(c, 0), seq = rlx_at(c, 1), batch = rlx_at(c, 2), inputs = rlx_at(c, 3);
     const int64_t gates = rlx_at(c, 5), ub = units(c), rows = rlx_mul3(dirs, seq, batch);
-    const int64_t width = rlx_mul3(rlx_ceil(rlx_at(c, 4), ub), gates, ub);
+    const int64_t panels = rlx_ceil(rlx_at(c, 4), ub), width = rlx_mul3(panels, gates, ub);
     rlx_must(c, gates == 1 || gates == 3 || gates == 4, "there must be 1, 3 or 4 gates");
-    rlx_extent(c, rows);
+    rlx_extent(c, rlx_mul3(dirs, rlx_ceil(rlx_mul(seq, batch), RLX_RNN_ROWS), panels));
     rlx_reads(c, 0, rlx_span(rlx_span(inputs, batch, rlx_at(c, 7)), seq, rlx_at(c, 6)), c->size);
     rlx_reads(c, 1, rlx_mul3(dirs, width, inputs), c->size);
     rlx_may_read(c, 2, rlx_mul(dirs, width), c->size);
@@ -78,8 +79,8 @@ static void recurrence(rlx_claim *c) {
     const int64_t gates = lstm ? 4 : gru ? 3 : 1, buffers = lstm ? 3 : gru ? 4 : 2, panels = rlx_ceil(hidden, ub);
     const int64_t pad = rlx_mul(panels, ub), blocks = rlx_mul(dirs, rlx_ceil(batch, rlx_at(c, 5)));
     const int lens = lstm || gru ? 3 : 2, count = lstm ? 2 : 1, ws = lens + 2 + 2 * count;
-    rlx_must(c, c->phases == 1 || !gru || c->attrs[6], "a step must not be shared by threads");
-    rlx_extent(c, c->phases == 1 ? blocks : rlx_mul3(blocks, panels, rlx_add(seq, 2)));
+    const int64_t halves = gru && !c->attrs[6] ? 2 : 1;
+    rlx_extent(c, c->phases == 1 ? blocks : rlx_mul3(blocks, panels, rlx_add(rlx_mul(halves, seq), 2)));
     rlx_reads(c, 0, rlx_mul(rlx_mul3(dirs, seq, batch), rlx_mul(pad, gates)), c->size);
     rlx_reads(c, 1, rlx_mul(rlx_mul3(dirs, pad, hidden), gates), c->size);
     if (lens == 3)
@@ -123,7 +124,7 @@ static void quantize(rlx_claim *c) {
 static void project_int8(rlx_claim *c) {
     const int64_t dirs = rlx_at(c, 0), rows = rlx_mul(rlx_at(c, 1), rlx_at(c, 2)), k = rlx_at(c, 3);
     const int64_t panels = rlx_ceil(rlx_at(c, 4), 16), width = rlx_mul(panels, COLUMNS);
-    rlx_extent(c, rlx_mul(dirs, rows));
+    rlx_extent(c, rlx_mul3(dirs, rlx_ceil(rows, RLX_RNN_ROWS), panels));
     rlx_reads(c, 0, rlx_mul(rows, row_bytes(k)), 1);
     rlx_reads(c, 1, 2, 4);
     rlx_reads(c, 2, rlx_mul(dirs, dir_bytes(panels, k)), 1);
@@ -149,7 +150,7 @@ static void lstm_int8(rlx_claim *c) {
 }
 
 const rlx_bounds_row rlx_bounds_bounds_rnn[] = {
-    {"rnn_pack", "dirs gates hidden depth row dir order:*", pack},
+    {"rnn_pack", "dirs gates hidden depth row dir apart order:*", pack},
     {"rnn_pack", "dirs hidden depth signed order:*", pack_int8},
     {"rnn_pack_bias", "dirs gates hidden dir order:*", pack_bias},
     {"rnn_project", "dirs seq batch inputs hidden gates x_t x_b", project},

@@ -13,17 +13,19 @@
  * in registers and the gate math runs on whole vectors. Rows of the batch share
  * the loads of a panel, MR at a time. Each output is one chain of
  * multiply-adds over k from the projected value on: the bits of a row do not
- * depend on the rows beside it. The second panel (NP = 2) at one row hides the
- * latency of the chain.
+ * depend on the rows beside it. At one row eight chains (panels times gates)
+ * side by side hide their latency.
  *
  * Packed gate order: lstm i f g o, gru z r h, rnn h.
  *
  * rnn_pack.T       args  src, dst
- *   attrs dirs gates hidden depth row dir order:*
+ *   attrs dirs gates hidden depth row dir apart order:*
  *   src(d, g, u, k) = src[d*dir + (g*hidden + u)*row + k]; packed gate j takes
  *   source gate order[j] (ONNX lstm iofc: 0 2 3 1; torch ifgo: 0 1 2 3; ONNX
  *   gru zrh: 0 1 2; torch rzn: 1 0 2; rnn: 0). dst [dirs][P][depth][gates][UB].
  *   Peepholes: gates 3, depth 1, row 1, ONNX order iof: 0 2 1.
+ *   apart (R of a gru without linear_before_reset): the last gate of a panel lies by itself behind the
+ *   others, [K][gates - 1][UB] [K][UB], as it is read by itself.
  *   extent dirs*P.
  * rnn_pack_bias.T  args  wb?, rb?, dst, dst_h?
  *   attrs dirs gates hidden dir order:*     (dir: stride of a direction in wb, rb)
@@ -33,7 +35,7 @@
  * rnn_project.T    args  X, W packed, bias packed?, Z
  *   attrs dirs seq batch inputs hidden gates x_t x_b
  *   X(t, b, k) = X[t*x_t + b*x_b + k]; Z [dirs][seq][batch][P][gates][UB].
- *   extent dirs*seq*batch.
+ *   extent dirs*ceil(seq*batch/96)*P: blocks of rows, panels innermost.
  * lstm.T           args  Z, R packed, peepholes packed?, lens i32?, h0?, c0?,
  *                        Y?, Y_h?, Y_c?, ws
  * gru.T            args  Z, R packed, rb_h packed?, lens i32?, h0?, Y?, Y_h?, ws
@@ -52,8 +54,8 @@
  *   Y_h may be the memory of h0 and Y_c that of c0 (same strides).
  *   In one phase extent dirs*ceil(batch/block); or seq + 2 phases (states in, the
  *   steps, states out) of P times as many items, panels innermost: then threads
- *   share a step, and each keeps its part of R in its own second cache. Not for
- *   a gru without linear_before_reset.
+ *   share a step, and each keeps its part of R in its own second cache. A step of
+ *   a gru without linear_before_reset is two phases: gates, candidates.
  *
  * Measured (Xeon, AVX-512, one thread, I = H = 128, batch 1, against ONNX
  * Runtime's node): LSTM T = 1 6 us : 21 us, T = 7 30 us : 45 us; GRU T = 7
@@ -84,7 +86,7 @@
 #define V_(name) vd_##name
 #include "../include/rnn.inc"
 
-#define PACK "dirs gates hidden depth row dir order:*"
+#define PACK "dirs gates hidden depth row dir apart order:*"
 #define BIAS "dirs gates hidden dir order:*"
 #define PROJECT "dirs seq batch inputs hidden gates x_t x_b"
 

@@ -37,7 +37,7 @@
  * rnn_project.int8   args  codes, params, W packed, scale, zero?, Z
  *   attrs dirs seq batch inputs hidden
  *   Z [dirs][seq][batch][P][4][UB]; zero absent: 0, of signed weights.
- *   extent dirs*seq*batch.
+ *   extent dirs*ceil(seq*batch/96)*P.
  * dynamic_quantize_lstm.f32
  *                    args  Z, R packed, scale, zero?, bias packed?, peepholes packed?,
  *                          lens i32?, h0?, c0?, Y?, Y_h?, Y_c?, ws, codes
@@ -311,26 +311,29 @@ static int project(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t h
     memcpy(&q, RLX_PTR(t, f, 1), sizeof q);
     float *z = (float *)RLX_PTR(t, f, 5);
     sums_of_row sums[MR];
+    const int64_t blocks = ceil_div(rows, RLX_RNN_ROWS);
     while (lo < hi) {
-        const int64_t d = lo / rows, end = (d + 1) * rows < hi ? (d + 1) * rows : hi;
+        const int64_t d = lo / (blocks * panels), i0 = lo / panels % blocks * RLX_RNN_ROWS;
+        const int64_t i1 = rows - i0 < RLX_RNN_ROWS ? rows : i0 + RLX_RNN_ROWS, first = lo % panels;
+        const int64_t end = panels - first < hi - lo ? panels : first + hi - lo;
         const weights w = weights_at(t, f, 2, d, panels, k);
-        const int64_t group = end - lo == 1 ? ROW_PANELS : 1;
-        for (int64_t p = 0; p < panels; p += group) {
-            const int64_t m = panels - p < group ? panels - p : group;
-            for (int64_t i = lo, done; i < end; i += done) {
+        const int64_t group = i1 - i0 == 1 ? ROW_PANELS : 1;
+        for (int64_t p = first; p < end; p += group) {
+            const int64_t m = end - p < group ? end - p : group;
+            for (int64_t i = i0, done; i < i1; i += done) {
                 const char *x[MR];
-                const int64_t n = end - i < MR ? end - i : MR;
-                for (int64_t r = 0; r < n; r++) x[r] = codes + (i + r) % rows * stride;
+                const int64_t n = i1 - i < MR ? i1 - i : MR;
+                for (int64_t r = 0; r < n; r++) x[r] = codes + (i + r) * stride;
                 done = products(n, m, w.depth, x, w.panels + p * COLUMNS * w.depth, sums);
                 for (int64_t r = 0; r < done; r++) {
                     const int32_t sum = *row_sum((char *)x[r], k);
-                    float *to = z + ((i + r) * panels + p) * COLUMNS;
+                    float *to = z + ((d * rows + i + r) * panels + p) * COLUMNS;
                     for (int64_t c = 0; c < m * COLUMNS; c += VF)
                         vf_store(to + c, real(&w, sums[r] + c, p * COLUMNS + c, q, sum));
                 }
             }
         }
-        lo = end;
+        lo += end - first;
     }
     return RLX_OK;
 }
@@ -408,8 +411,10 @@ static int lstm(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) 
     float *yc = (float *)RLX_OPT(t, f, 11);
     const int64_t dirs = t->attrs[0], seq = t->attrs[1], panels = ceil_div(t->attrs[3], UB);
     char *codes = RLX_PTR(t, f, 13) + f->tid * t->attrs[21];
+    const int whole = lo == 0 && hi == t->extent; /* one thread: a direction after the other */
     while (lo < hi) {
-        const int64_t phase = lo / (dirs * panels), d = lo / panels % dirs, first = lo % panels;
+        const int64_t phase = whole ? lo / panels % (seq + 2) : lo / (dirs * panels), first = lo % panels;
+        const int64_t d = whole ? lo / (panels * (seq + 2)) : lo / panels % dirs;
         const int64_t end = hi - lo < panels - first ? first + hi - lo : panels, s = phase - 1;
         lo += end - first;
         const int status = job_item_int8(&j, t, f, d, 4, 3, 3);
