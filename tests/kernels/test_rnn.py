@@ -211,7 +211,7 @@ def test_f64(batch, hidden, level):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("kind, linear", [("lstm", 0), ("gru", 0), ("gru", 1), ("rnn", 0)])
+@pytest.mark.parametrize(("kind", "linear"), [("lstm", 0), ("gru", 0), ("gru", 1), ("rnn", 0)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_phases_do_not_change_bits(kind, linear, level, dtype):
     rng = np.random.default_rng(1)

@@ -190,7 +190,8 @@ def lower_dynamic_quantize_lstm(ctx: Context, node: Node) -> None:
         [ctx.read(x_codes), ctx.read(params), ctx.read(_int8_weights(ctx, w, hidden)), _columns(ctx, w_scale, hidden),
          _columns(ctx, w_zero, hidden), ctx.write(z)],
         {"dirs": dirs, "seq": seq, "batch": batch, "inputs": depth, "hidden": hidden},
-        extent=_projections(dirs, rows, pad // 16), grain=max(2, pad // 128), cost=dirs * rows * 4 * pad * (depth + 20) * 0.006 + 50,
+        extent=_projections(dirs, rows, pad // 16), grain=max(2, pad // 128),
+        cost=dirs * rows * 4 * pad * (depth + 20) * 0.006 + 50,
     )
     scratch = ctx.write(ctx.temp(dirs * batch * _BUFFERS["lstm"] * pad * 4, f"{node.name}/state"))
     codes_bytes, panels, phases = per_thread(batch * gemm_int8.code_bytes(hidden, ctx.isa)), pad // 16, seq + 2

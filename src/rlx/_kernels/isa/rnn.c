@@ -61,7 +61,7 @@
  * Runtime's node): LSTM T = 1 6 us : 21 us, T = 7 30 us : 45 us; GRU T = 7
  * 17 us : 37 us. One row is bound by reading R from L2 once a step. */
 #include "abi.h"
-#include "lanes.h"
+#include "rnn_gates.h"
 #include "rnn.h"
 
 #define T float

@@ -50,7 +50,7 @@
  * I = H = 768 2.1. */
 #include "abi.h"
 #include "int8.h"
-#include "lanes.h"
+#include "rnn_gates.h"
 #include "rnn.h"
 
 _Static_assert(VF == RLX_W32, "both name the lanes of a vector");
