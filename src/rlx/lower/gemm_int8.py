@@ -12,6 +12,7 @@ from rlx.records import record
 
 OUT_I32, OUT_F32, OUT_U8, OUT_I8 = 0, 1, 2, 3
 _GROUP = {"baseline": 2, "avx2": 2, "avx512": 4}
+_MOST_LINES = 16  # CONV_INT8_LINES
 _TERM_BYTES = {"baseline": 2, "avx2": 2, "avx512": 1}
 
 
@@ -161,6 +162,14 @@ def plan_pack_conv(s: ConvShape, *, signed: bool) -> Plan:
     return plan_pack(s.depth, s.oc, signed=signed, trans=True, groups=s.groups)
 
 
+def _by_lines(s: ConvShape, quant: Quant, group: int) -> bool:
+    """Whether `conv.int8@nhwc` keeps lines of input as terms: `rlx_conv_int8_line` of its header."""
+    plane = s.in_[0] == s.out[0] == s.kernel[0] == 1 and s.pads[0] == 0
+    plain = quant.b_zero == 0 and quant.b_signed and s.dilations[1] == s.dilations[2] == 1
+    taps = 1 <= s.kernel[1] <= _MOST_LINES and s.kernel[1] * s.kernel[2] > 1
+    return plane and plain and taps and s.c > 0 and s.kernel[2] * s.c % group == 0 and s.out[2] > 0
+
+
 def plan_conv(
     s: ConvShape,
     quant: Quant,
@@ -182,7 +191,11 @@ def plan_conv(
     mr, nr, kg = panel(level)
     mc, nc, cost = _blocks(s.rows, s.oc, s.depth, s.groups, isa, mr, nr)
     depth = -(-s.depth // kg) * kg
-    work = (mr + 3) * (-(-nc // nr) * nr) * 4 + mr * depth * _TERM_BYTES[isa] + s.depth + 64
+    lines = s.depth
+    if _by_lines(s, quant, kg):
+        mc = -(-mc // s.out[2]) * s.out[2] if s.out[1] > 1 else mc
+        lines = s.kernel[1] * ((s.out[2] - 1) * s.strides[2] + s.kernel[2]) * s.c * _TERM_BYTES[isa]
+    work = (mr + 3) * (-(-nc // nr) * nr) * 4 + mr * depth * _TERM_BYTES[isa] + lines + 64
     work = -(-work // 64) * 64
     attrs = gemm_conv.conv_geometry(s, ldi, ldo) | {
         "mc": mc,

@@ -34,13 +34,18 @@ def _count(v: Value | None) -> int:
     return 0 if v is None else size_of(v) if v.rank else 1
 
 
-def _quant(node: Node, values: Sequence[Value | None]) -> gemm_int8.Quant:
+def _quant(node: Node, values: Sequence[Value | None], packed_weights: bool = True) -> gemm_int8.Quant:
+    """Of the operands; packed weights whose constant zero point is taken off by packing have none."""
     a, b, _, a_zero, b_zero, scale, _ = values
     assert a is not None and b is not None
     out: DType = node.attrs["out"]
     lo, hi = bounds(out, node.attrs["lo"], node.attrs["hi"]) if out.itemsize == 1 else (None, None)
+    signed = b.dtype.kind == "i"
+    known = packed_weights and b_zero is not None and b_zero.array is not None
+    if known and bool((b_zero.array == (0 if signed else 128)).all()):
+        b_zero, signed = None, True
     return gemm_int8.Quant(
-        a.dtype.kind == "i", b.dtype.kind == "i", _count(a_zero), _count(b_zero), _count(scale), _OUT[out], lo, hi
+        a.dtype.kind == "i", signed, _count(a_zero), _count(b_zero), _count(scale), _OUT[out], lo, hi
     )
 
 
@@ -156,7 +161,8 @@ def _convolve(
     shape = gemm_conv.conv_shape(
         x_shape, weight[0], weight[2:], strides=at.strides, dilations=at.dilations, pads=at.pads, groups=at.groups
     )
-    if gemm_int8.depthwise_fits(shape):
+    depthwise = gemm_int8.depthwise_fits(shape)
+    if depthwise:
         kernel, plan_for = packed(ctx, w, depthwise_weights(weight, w.dtype)), gemm_int8.plan_depthwise
     else:
         pack = gemm_int8.plan_pack_conv(shape, signed=signed)
@@ -177,6 +183,6 @@ def _convolve(
     steps, operands, _, _ = epilogue_steps(
         ctx, extras, node.attrs["epilogue"], node.attrs["out"], out_shape, _FIRST_EXTRA, clamps=False
     )
-    plan = plan_for(shape, _quant(node, values), ldo=row, steps=steps, level=ctx.isa)
+    plan = plan_for(shape, _quant(node, values, not depthwise), ldo=row, steps=steps, level=ctx.isa)
     nbytes = reach(out_shape, row) * node.outputs[0].dtype.itemsize
     _emit(ctx, plan, ctx.read(x, math.prod(x_shape)), kernel, ctx.write(out, nbytes), values, operands)

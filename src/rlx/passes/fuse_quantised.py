@@ -5,7 +5,6 @@
   exactly in i32 instead of in rounded floats, everything else keeps its roundings. A clip before the quantisation
   becomes limits of the result: quantisation is monotonic.
 - matmul_integer or conv_integer -> cast -> times scale: the scale is applied as the accumulators leave.
-`depthwise_in_floats`: a quantised depthwise convolution runs on the float kernel; its sums are below 2^24 and so exact.
 """
 
 from typing import Any
@@ -15,7 +14,6 @@ import numpy as np
 from rlx.dtypes import DType, f32, i8, i32, u8
 from rlx.ir.graph import Graph, Node, Rewriter, Value
 from rlx.ir.opdef import Array
-from rlx.ops.int8 import bounds
 from rlx.passes.cleanup import prune
 from rlx.passes.epilogue import Readers, is_row
 from rlx.records import record
@@ -277,61 +275,3 @@ def _emit_scaled(rewriter: Rewriter, node: Node, scale: Value, like: Node) -> No
     ]
     new = rewriter.emit(TABLE[name], operands, {**node.attrs, "out": f32}, like)
     rewriter.replace(like.outputs[0], new[0])
-
-
-def depthwise_in_floats(graph: Graph) -> Graph:
-    """Quantised depthwise convolutions with constant weights, on the float kernel."""
-    if not any(n.op.name == "int8_conv" and _depthwise(n) for n in graph.nodes):
-        return graph
-    rewriter = Rewriter(graph)
-    for node in graph.nodes:
-        if node.op.name == "int8_conv" and _depthwise(node):
-            _emit_depthwise(rewriter, node)
-        else:
-            rewriter.copy(node)
-    return prune(rewriter.finish())
-
-
-def _depthwise(node: Node) -> bool:
-    w = node.inputs[1]
-    assert w is not None
-    values = [*node.inputs, *[None] * 7][:7]
-    constant = all(v is None or v.array is not None for i, v in enumerate(values) if i in (1, 2, 4))
-    if not constant or w.array is None or w.shape[1] != 1 or node.attrs["groups"] == 1 or node.attrs["out"] == i32:
-        return False
-    bias = values[2]
-    largest: int = 255 * 255 * w.array[0].size
-    if bias is not None and bias.array is not None and bias.array.size:
-        largest += int(np.abs(bias.array.astype(np.int64)).max())
-    return largest < 2**24
-
-
-def _emit_depthwise(rewriter: Rewriter, node: Node) -> None:
-    from rlx import ops
-
-    x, w, bias, x_zero, w_zero, scale, out_zero = (rewriter.get(v) for v in [*node.inputs, *[None] * 7][:7])
-    assert x is not None and w is not None and w.array is not None and scale is not None
-    n, start = w.rank - 2, len(rewriter.graph.nodes)
-    weights = w.array.astype(np.float32)
-    if w_zero is not None and w_zero.array is not None:
-        weights = weights - w_zero.array.astype(np.float32).reshape(-1, *(1,) * (n + 1))
-    value = ops.cast(x, dtype=f32)
-    if x_zero is not None and not _all_zero(x_zero):
-        value = value - ops.cast(x_zero, dtype=f32)
-    at = {k: node.attrs[k] for k in ("strides", "pads", "dilations", "groups")}
-    b = None if bias is None or bias.array is None else bias.array.astype(np.float32)
-    y = ops.conv(value, weights, b, **at)
-    y = y * (scale if scale.rank == 0 else ops.reshape(scale, shape=(-1, *(1,) * n)))
-    out: DType = node.attrs["out"]
-    if out != f32:
-        low, high = bounds(out, node.attrs["lo"], node.attrs["hi"])
-        y = ops.round(y)
-        if out_zero is not None and not _all_zero(out_zero):
-            y = y + ops.cast(out_zero, dtype=f32)
-        info = np.iinfo(out.numpy)
-        if (low, high) != (info.min, info.max):
-            y = ops.clip(y, lo=low, hi=high)
-        y = ops.cast(y, dtype=out)
-    for made in rewriter.graph.nodes[start:]:
-        made.loc = node.loc
-    rewriter.replace(node.outputs[0], y)

@@ -148,7 +148,6 @@ DEFAULT = Pipeline([
     _pass("fuse-activations", "fuse_activations.fuse_activations", "mul div max gelu"),
     _pass("fuse-norm", "fuse_norm.fuse_norm", "reduce_mean"),
     *REQUIRED,
-    _pass("depthwise-in-floats", "fuse_quantised.depthwise_in_floats", "int8_conv"),
     _pass("fold-again", "cleanup.fold_constants", evaluates=True),
     _pass("keep-channels-first", "conv_alone.keep_channels_first", "conv conv_transpose"),
     _pass("channels-last", "layout.channels_last", "conv conv_transpose int8_conv"),

@@ -106,18 +106,17 @@ static inline int64_t rlx_int8_group_bytes(int64_t k, int64_t n) {
     return (n + RLX_W32 - 1) / RLX_W32 * RLX_W32 * (rlx_int8_depth(k) + 4);
 }
 
+/* Rows of A: `runs` stretches of `run` terms (whole groups), row i of stretch r at a[r] + i * lda. Together they
+ * are `depth`, the padded K of a panel. */
 typedef struct rlx_int8_tile {
-    int64_t rows, depth;       /* padded K */
-    const rlx_int8_term *a;
+    int64_t rows, depth, runs, run;
+    const rlx_int8_term *const *a;
     int64_t lda;
     const int8_t *b;           /* first panel of the columns */
     int64_t panels;
     int32_t *c;                /* rows of ldc, whole panels */
     int64_t ldc;
 } rlx_int8_tile;
-
-/* c = A B for one tile. */
-void rlx_int8_rows(const rlx_int8_tile *t);
 
 /* A row of A to terms, padded to the group: returns sum (a - za) if wanted. src may
  * be dst when terms are bytes; 64 bytes behind the row are overwritten. */
@@ -148,12 +147,25 @@ static inline rlx_int8_columns rlx_int8_columns_at(int32_t *work, int64_t ldc) {
 void rlx_int8_prepare(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_post *p,
                       rlx_int8_columns *to, int64_t col, int64_t n, const int32_t *col_sums);
 
-/* Zero points, bias, scale, rounding and the epilogue of one tile.
- * row: of the tile over (batch, M); a_row: index into A's zero points; row_sums:
- * sum (a - za) of each row. */
-int rlx_int8_finish(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_post *p,
-                    const rlx_int8_columns *at, const int32_t *c, int64_t ldc, int64_t rows,
-                    int64_t n, const int32_t *row_sums, int64_t row, int64_t a_row, int64_t col,
-                    int64_t offset, int64_t ldo, const int64_t *steps, int64_t n_steps);
+/* Where the rows of a tile go. row: of the tile over (batch, M); a_row: index into A's zero points; row_sums:
+ * sum (a - za) of each row; col, offset: of the first column. */
+typedef struct rlx_int8_target {
+    const rlx_int8_post *post;
+    const rlx_int8_columns *columns;
+    int64_t cols;
+    const int32_t *row_sums;
+    int64_t row, a_row, col, offset, ldo;
+    const int64_t *steps;
+    int64_t n_steps;
+} rlx_int8_target;
+
+/* Products of a tile, then its zero points, bias, scale, rounding and epilogue, a few panels at a time, so that the
+ * accumulators stay in the first cache: t->c holds RLX_GEMM_MR rows of RLX_INT8_PANELS panels (or t->panels). */
+enum { RLX_INT8_PANELS = 8 };
+int rlx_int8_products(const rlx_thunk *t, const rlx_frame *f, rlx_int8_tile *tile, const rlx_int8_target *to);
+
+/* Accumulators of a tile to the result. */
+int rlx_int8_finish(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_target *to, const int32_t *c, int64_t ldc,
+                    int64_t rows);
 
 #endif

@@ -1,6 +1,6 @@
 /* Bounds of convolutions: see bounds.h. Taps are compared with the image by the kernels. */
 #include "bounds.h"
-#include "int8.h"
+#include "conv_int8.h"
 
 enum { PX_MAX = RLX_VREGS == 32 ? 14 : 8, WIDE_ROWS = 40, CHUNK = 128, FIRST_MAX_K = 640, MOST_PHASES = 1 << 22 };
 
@@ -83,7 +83,9 @@ static void conv_int8(rlx_claim *c) {
     rlx_writes(c, 2, span, out);
     int64_t work = rlx_mul3(4, RLX_GEMM_MR + 3, ldc);
     work = rlx_add(work, rlx_add(rlx_mul3(RLX_GEMM_MR, depth, sizeof(rlx_int8_term)), 64));
-    rlx_works(c, 4, rlx_at(c, 26), rlx_add(work, RLX_INT8_VNNI ? 0 : g.k));
+    const int64_t line = c->why ? 0 : rlx_conv_int8_line(c->attrs);
+    const int64_t lines = rlx_mul3(g.kernel[1], line, sizeof(rlx_int8_term));
+    rlx_works(c, 4, rlx_at(c, 26), rlx_add(work, line ? lines : RLX_INT8_VNNI ? 0 : g.k));
     rlx_int8_bounds(c, 27, 1, all);
     rlx_epilogue_bounds(c, 35, 9, g.pixels_out, all, span, out, out);
 }

@@ -42,7 +42,8 @@
  * 768x7x7 from 83 to 50 (57).
  * The 8-bit kernel runs on the float one: for 128 channels at a time, a - a_zero
  * under a tile goes to a patch of floats in the first cache. Sums of up to 256
- * products of 9-bit integers are exact in float, so the result is exact.
+ * products of 9-bit integers are exact in float, so the result is exact. With VNNI and
+ * weights that are signed bytes it multiplies bytes (depthwise_quads).
  */
 #include "int8.h"
 
@@ -134,6 +135,208 @@ RLX_ALWAYS_INLINE void fill_patch(const plane *p, float *dst, const uint8_t *in,
     }
 }
 
+#ifdef __AVX512VNNI__
+/* Bytes: 64 channels at a time. Four kernel lines lie side by side in a lane: an input pixel is spread once, as G =
+ * ceil(k_h / 4) quads of 4 vectors, and meets the weights of k_w output pixels by VPDPBUSD. Vector v has channel
+ * 16 l + 4 v + c in lane 4 l + c: what two rounds of unpacking give, and what two rounds of packing undo. */
+enum { QUAD = 64, QUAD_BYTES = 4 * QUAD, AT_ONCE = 4 };
+
+static inline int64_t quad_place(int64_t c) { return c % 16 / 4 * 16 + c / 16 * 4 + c % 4; }
+
+typedef struct quads {
+    const plane *p;
+    int64_t groups, n; /* of kernel lines; channels */
+    uint8_t *x;        /* [pixel][groups] */
+    int8_t *w;         /* [k_w][groups] */
+    __m512i fill, flip, base[4];
+    __m512 scale[4], lo, hi;
+    __m512i zero;
+} quads;
+
+/* Four vectors of bytes side by side. */
+RLX_ALWAYS_INLINE void quad_store(void *to, const __m512i *v) {
+    const __m512i a = _mm512_unpacklo_epi8(v[0], v[1]), b = _mm512_unpackhi_epi8(v[0], v[1]);
+    const __m512i c = _mm512_unpacklo_epi8(v[2], v[3]), d = _mm512_unpackhi_epi8(v[2], v[3]);
+    _mm512_storeu_si512(to, _mm512_unpacklo_epi16(a, c));
+    _mm512_storeu_si512((char *)to + 64, _mm512_unpackhi_epi16(a, c));
+    _mm512_storeu_si512((char *)to + 128, _mm512_unpacklo_epi16(b, d));
+    _mm512_storeu_si512((char *)to + 192, _mm512_unpackhi_epi16(b, d));
+}
+
+static __mmask64 quad_mask(const quads *q) {
+    return q->n < QUAD ? ((__mmask64)1 << q->n) - 1 : ~(__mmask64)0;
+}
+
+/* Weights of n channels less their zero points, and their sums. */
+static void quad_weights(const quads *q, const uint8_t *w, const char *b_zero, int64_t c0, int32_t *sums) {
+    const plane *p = q->p;
+    const __mmask64 mask = quad_mask(q);
+    __m512i zero = _mm512_setzero_si512(), total[4] = {zero, zero, zero, zero};
+    if (p->post.b_zero_n > 1)
+        zero = _mm512_maskz_loadu_epi8(mask, b_zero + c0);
+    else if (p->post.b_zero_n)
+        zero = _mm512_maskz_set1_epi8(mask, b_zero[0]);
+    int8_t *to = q->w;
+    for (int64_t kw = 0; kw < p->kernel[1]; kw++)
+        for (int64_t g = 0; g < q->groups; g++, to += QUAD_BYTES) {
+            __m512i v[4];
+            for (int64_t l = 0; l < 4; l++) {
+                const int64_t kh = 4 * g + l;
+                v[l] = kh < p->kernel[0] ? _mm512_sub_epi8(_mm512_maskz_loadu_epi8(mask, w + (kh * p->kernel[1] + kw) * p->c),
+                                                           zero)
+                                         : _mm512_setzero_si512();
+            }
+            quad_store(to, v);
+            for (int i = 0; i < 4; i++)
+                total[i] = _mm512_dpbusd_epi32(total[i], _mm512_set1_epi8(1), _mm512_loadu_si512(to + 64 * i));
+        }
+    int32_t all[QUAD];
+    for (int i = 0; i < 4; i++)
+        _mm512_storeu_si512(all + 16 * i, total[i]);
+    for (int64_t j = 0; j < q->n; j++)
+        sums[j] = all[quad_place(j)];
+}
+
+/* Input pixels [iw, iw + width) of the lines from ih on; `fill` where padding is. */
+static void quad_spread(const quads *q, const uint8_t *in, int64_t ih, int64_t iw, int64_t width) {
+    const plane *p = q->p;
+    const __mmask64 mask = quad_mask(q);
+    for (int64_t g = 0; g < q->groups; g++) {
+        const uint8_t *line[4];
+        for (int64_t l = 0; l < 4; l++) {
+            const int64_t at = ih + (4 * g + l) * p->dilation[0];
+            line[l] = 4 * g + l < p->kernel[0] && (uint64_t)at < (uint64_t)p->in[0] ? in + at * p->in[1] * p->ldi : NULL;
+        }
+        for (int64_t x = 0; x < width; x++) {
+            const int inside = (uint64_t)(iw + x) < (uint64_t)p->in[1];
+            __m512i v[4];
+            UNROLL for (int l = 0; l < 4; l++) {
+                v[l] = q->fill;
+                if (inside && line[l])
+                    v[l] = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, line[l] + (iw + x) * p->ldi), q->flip);
+            }
+            quad_store(q->x + (x * q->groups + g) * QUAD_BYTES, v);
+        }
+    }
+}
+
+/* PX output pixels: to bytes at `out`, or as sums at `sums`, channels in order. */
+RLX_ALWAYS_INLINE void quad_pixels(const int PX, const quads *q, const uint8_t *x, uint8_t *out, int32_t *sums) {
+    const plane *p = q->p;
+    const int64_t pixel = q->groups * QUAD_BYTES, step = p->stride[1] * pixel;
+    const int8_t *w = q->w;
+    __m512i acc[AT_ONCE][4];
+    UNROLL for (int i = 0; i < PX; i++)
+        UNROLL for (int v = 0; v < 4; v++) acc[i][v] = out ? q->base[v] : _mm512_setzero_si512();
+    for (int64_t kw = 0; kw < p->kernel[1]; kw++)
+        for (int64_t g = 0; g < q->groups; g++, w += QUAD_BYTES) {
+            const uint8_t *at = x + kw * p->dilation[1] * pixel + g * QUAD_BYTES;
+            UNROLL for (int v = 0; v < 4; v++) {
+                const __m512i wv = _mm512_loadu_si512(w + 64 * v);
+                UNROLL for (int i = 0; i < PX; i++)
+                    acc[i][v] = _mm512_dpbusd_epi32(acc[i][v], _mm512_loadu_si512(at + i * step + 64 * v), wv);
+            }
+        }
+    const __mmask64 mask = quad_mask(q);
+    UNROLL for (int i = 0; i < PX; i++) {
+        if (!out) {
+            UNROLL for (int v = 0; v < 4; v++) {
+                int32_t *to = sums + i * CHUNK + 4 * v;
+                _mm_storeu_si128((__m128i *)to, _mm512_extracti32x4_epi32(acc[i][v], 0));
+                _mm_storeu_si128((__m128i *)(to + 16), _mm512_extracti32x4_epi32(acc[i][v], 1));
+                _mm_storeu_si128((__m128i *)(to + 32), _mm512_extracti32x4_epi32(acc[i][v], 2));
+                _mm_storeu_si128((__m128i *)(to + 48), _mm512_extracti32x4_epi32(acc[i][v], 3));
+            }
+            continue;
+        }
+        __m512i u[4];
+        UNROLL for (int v = 0; v < 4; v++) {
+            const __m512 y = _mm512_mul_ps(_mm512_cvtepi32_ps(acc[i][v]), q->scale[v]);
+            u[v] = _mm512_cvtps_epi32((__m512)rlx_clamp_f32((rlx_v32)y, (rlx_v32)q->lo, (rlx_v32)q->hi));
+            u[v] = _mm512_and_si512(_mm512_add_epi32(u[v], q->zero), _mm512_set1_epi32(255));
+        }
+        const __m512i bytes = _mm512_packus_epi16(_mm512_packus_epi32(u[0], u[1]), _mm512_packus_epi32(u[2], u[3]));
+        _mm512_mask_storeu_epi8(out + i * p->ldo, mask, bytes);
+    }
+}
+
+static int depthwise_quads(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi, const plane *p, char *work,
+                           int64_t width, rlx_int8_columns *columns, int32_t *acc) {
+    const int64_t taps = p->kernel[0] * p->kernel[1], groups = (p->kernel[0] + 3) / 4;
+    const int64_t reach = (p->kernel[1] - 1) * p->dilation[1] + 1;
+    /* The patch holds k_h * width pixels of CHUNK floats. */
+    const int64_t room = p->kernel[0] * width * (CHUNK * (int64_t)sizeof(float)) / (groups * QUAD_BYTES);
+    const int64_t most = (room - reach) / p->stride[1] + 1;
+    const int bytes = p->post.out_kind > 1 && RLX_COUNT(t->attrs, 25) == 0;
+    rlx_int8_post post = p->post; /* zero points of weights are taken off before the product */
+    post.b_zero_n = 0, post.b_signed = 1;
+    quads q = {.p = p, .groups = groups, .w = (int8_t *)work, .x = (uint8_t *)work + taps * CHUNK * (int64_t)sizeof(float)};
+    const int32_t za = rlx_int8_zero(RLX_OPT(t, f, 5), post.a_zero_n, 0, post.a_signed);
+    const int32_t zero = RLX_PRESENT(t, 8) ? rlx_int8_zero(RLX_PTR(t, f, 8), 1, 0, post.out_kind == 3) : 0;
+    q.flip = _mm512_set1_epi8(post.a_signed ? (char)128 : 0);
+    q.fill = _mm512_xor_si512(_mm512_set1_epi8((char)za), q.flip);
+    q.zero = _mm512_set1_epi32(zero);
+    q.lo = _mm512_set1_ps((float)(post.q_lo - zero)), q.hi = _mm512_set1_ps((float)(post.q_hi - zero));
+    for (int64_t c0 = 0; c0 < p->c; c0 += QUAD) {
+        int32_t sums[QUAD], base[QUAD] = {0}, row_sums[PX_MAX] = {0};
+        float scale[QUAD] = {0};
+        q.n = p->c - c0 < QUAD ? p->c - c0 : QUAD;
+        quad_weights(&q, (const uint8_t *)RLX_PTR(t, f, 1) + c0, RLX_OPT(t, f, 6), c0, sums);
+        rlx_int8_prepare(t, f, &post, columns, c0, q.n, sums);
+        for (int64_t j = 0; j < q.n; j++)
+            base[quad_place(j)] = columns->base[j], scale[quad_place(j)] = columns->scale[j];
+        for (int v = 0; v < 4; v++)
+            q.base[v] = _mm512_loadu_si512(base + 16 * v), q.scale[v] = _mm512_loadu_ps(scale + 16 * v);
+        for (int64_t i = lo; i < hi; i++) {
+            const uint8_t *in = (const uint8_t *)RLX_PTR(t, f, 0) + i / p->out[0] * p->in[0] * p->in[1] * p->ldi + c0;
+            const int64_t ih = i % p->out[0] * p->stride[0] - p->pad[0];
+            for (int64_t x0 = 0; x0 < p->out[1]; x0 += most) {
+                const int64_t end = p->out[1] - x0 < most ? p->out[1] : x0 + most;
+                quad_spread(&q, in, ih, x0 * p->stride[1] - p->pad[1], (end - x0 - 1) * p->stride[1] + reach);
+                for (int64_t x = x0; x < end;) {
+                    const int64_t px = end - x < AT_ONCE ? end - x : AT_ONCE, row = i * p->out[1] + x;
+                    const uint8_t *from = q.x + (x - x0) * p->stride[1] * groups * QUAD_BYTES;
+                    uint8_t *out = bytes ? (uint8_t *)RLX_PTR(t, f, 2) + row * p->ldo + c0 : NULL;
+                    if (px == AT_ONCE && bytes)
+                        quad_pixels(AT_ONCE, &q, from, out, NULL);
+                    else if (px == AT_ONCE)
+                        quad_pixels(AT_ONCE, &q, from, NULL, acc);
+                    for (int64_t r = 0; px < AT_ONCE && r < px; r++)
+                        quad_pixels(1, &q, from + r * p->stride[1] * groups * QUAD_BYTES, bytes ? out + r * p->ldo : NULL,
+                                    acc + r * CHUNK);
+                    if (!bytes) {
+                        const rlx_int8_target to = {&post, columns, q.n, row_sums, row, 0, c0, row * p->ldo + c0, p->ldo,
+                                                    RLX_LIST(t->attrs, 25), RLX_COUNT(t->attrs, 25)};
+                        const int status = rlx_int8_finish(t, f, &to, acc, CHUNK, px);
+                        if (status)
+                            return status;
+                    }
+                    x += px;
+                }
+            }
+        }
+    }
+    return RLX_OK;
+}
+
+/* Whether all weights less their zero points are signed bytes. */
+static int weights_are_bytes(const rlx_thunk *t, const rlx_frame *f, const plane *p) {
+    const uint8_t *w = (const uint8_t *)RLX_PTR(t, f, 1);
+    const char *b_zero = RLX_OPT(t, f, 6);
+    if (p->post.b_signed && p->post.b_zero_n == 0)
+        return 1;
+    for (int64_t i = 0; i < p->kernel[0] * p->kernel[1]; i++)
+        for (int64_t c = 0; c < p->c; c++) {
+            const uint8_t byte = w[i * p->c + c];
+            const int32_t v = (p->post.b_signed ? (int8_t)byte : byte) -
+                              rlx_int8_zero(b_zero, p->post.b_zero_n, c, p->post.b_signed);
+            if (v < -128 || v > 127)
+                return 0;
+        }
+    return 1;
+}
+#endif
+
 static int depthwise_int8(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) {
     plane p;
     memcpy(&p, t->attrs, 25 * sizeof(int64_t));
@@ -147,6 +350,11 @@ static int depthwise_int8(const rlx_thunk *t, const rlx_frame *f, int64_t lo, in
     const char *b_zero = RLX_OPT(t, f, 6);
     int32_t za = rlx_int8_zero(RLX_OPT(t, f, 5), p.post.a_zero_n, 0, p.post.a_signed);
     int32_t row_sums[PX_MAX] = {0};
+#ifdef __AVX512VNNI__
+    if (weights_are_bytes(t, f, &p))
+        return depthwise_quads(t, f, lo, hi, &p, (char *)weights, (PX_MAX - 1) * p.stride[1] + reach, &columns,
+                               (int32_t *)acc);
+#endif
     rlx_int8_post post = p.post; /* zero points are taken off before the product */
     post.a_zero_n = post.b_zero_n = post.a_signed = 0;
     post.b_signed = 1;
@@ -186,9 +394,9 @@ static int depthwise_int8(const rlx_thunk *t, const rlx_frame *f, int64_t lo, in
                         *(rlx_vi32u *)v = __builtin_convertvector(sums, rlx_vi32);
                     }
                 int64_t row = i * p.out[1] + x;
-                int status = rlx_int8_finish(t, f, &post, &columns, (int32_t *)acc, CHUNK, tile.px,
-                                             n, row_sums, row, 0, c0, row * p.ldo + c0, p.ldo,
-                                             steps, n_steps);
+                const rlx_int8_target to = {&post, &columns, n, row_sums, row, 0, c0, row * p.ldo + c0, p.ldo,
+                                            steps, n_steps};
+                int status = rlx_int8_finish(t, f, &to, (int32_t *)acc, CHUNK, tile.px);
                 if (status)
                     return status;
             }

@@ -37,22 +37,24 @@ typedef rlx_vi32 V;
 RLX_ALWAYS_INLINE void micro(const int MR, const int NP, const rlx_int8_tile *t, const int8_t *b,
                              int32_t *c) {
     int64_t lda = t->lda, bp = t->depth * W;
-    const rlx_int8_term *a0 = t->a, *a3 = a0 + 3 * lda, *a6 = a3 + 3 * lda, *a9 = a6 + 3 * lda,
-                        *a12 = a9 + 3 * lda;
     V acc[RLX_GEMM_MR][8];
     UNROLL for (int i = 0; i < MR; i++)
         UNROLL for (int j = 0; j < NP; j++) acc[i][j] = (V){0};
-    for (int64_t k = t->depth; k > 0; k -= RLX_KG) {
-        V bv[8];
-        UNROLL for (int j = 0; j < NP; j++) bv[j] = RLX_INT8_LOAD(b + j * bp);
-        UNROLL for (int i = 0; i < MR; i++) {
-            const rlx_int8_term *p = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12;
-            V x = *(const rlx_int_u *)(p + i % 3 * lda) - (V){0};
-            UNROLL for (int j = 0; j < NP; j++) acc[i][j] = RLX_INT8_DOT(acc[i][j], x, bv[j]);
+    for (int64_t r = 0; r < t->runs; r++) {
+        const rlx_int8_term *a0 = t->a[r], *a3 = a0 + 3 * lda, *a6 = a3 + 3 * lda, *a9 = a6 + 3 * lda,
+                            *a12 = a9 + 3 * lda;
+        for (int64_t k = t->run; k > 0; k -= RLX_KG) {
+            V bv[8];
+            UNROLL for (int j = 0; j < NP; j++) bv[j] = RLX_INT8_LOAD(b + j * bp);
+            UNROLL for (int i = 0; i < MR; i++) {
+                const rlx_int8_term *p = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12;
+                V x = *(const rlx_int_u *)(p + i % 3 * lda) - (V){0};
+                UNROLL for (int j = 0; j < NP; j++) acc[i][j] = RLX_INT8_DOT(acc[i][j], x, bv[j]);
+            }
+            a0 += RLX_KG, a3 += RLX_KG, a6 += RLX_KG, a9 += RLX_KG, a12 += RLX_KG;
+            b += RLX_KG * W;
+            __asm__("" : "+r"(a0), "+r"(a3), "+r"(a6), "+r"(a9), "+r"(a12));
         }
-        a0 += RLX_KG, a3 += RLX_KG, a6 += RLX_KG, a9 += RLX_KG, a12 += RLX_KG;
-        b += RLX_KG * W;
-        __asm__("" : "+r"(a0), "+r"(a3), "+r"(a6), "+r"(a9), "+r"(a12));
     }
     UNROLL for (int i = 0; i < MR; i++)
         UNROLL for (int j = 0; j < NP; j++)
@@ -67,18 +69,6 @@ RLX_ALWAYS_INLINE void micro(const int MR, const int NP, const rlx_int8_tile *t,
 RLX_SHAPES(MICRO)
 static void (*const micros[RLX_GEMM_MR + 1][9])(const rlx_int8_tile *, const int8_t *, int32_t *) = {
     RLX_SHAPES(ENTRY)};
-
-void rlx_int8_rows(const rlx_int8_tile *t) {
-    const int8_t *b = t->b;
-    int32_t *c = t->c;
-    for (int64_t p = 0; p < t->panels;) {
-        int64_t np = rlx_tile_rows(t->panels, rlx_widest[t->rows], p);
-        micros[t->rows][np](t, b, c);
-        b += np * t->depth * W;
-        c += np * W;
-        p += np;
-    }
-}
 
 int32_t rlx_int8_row(rlx_int8_term *dst, const uint8_t *src, int64_t k, int64_t is_signed,
                      int32_t zero, int want_sum) {
@@ -143,23 +133,30 @@ void rlx_int8_prepare(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_pos
 }
 
 typedef rlx_v32 VF;
+typedef uint32_t VUI __attribute__((vector_size(RLX_VBYTES)));
 #ifndef __AVX2__
 typedef uint8_t bytes __attribute__((vector_size(W)));
 #endif
 
-/* One row of accumulators to the output. The sums wrap: vectors of unsigned. */
+/* One vector of a row: the sum with bias and zero points. It wraps: vectors of unsigned. */
+RLX_ALWAYS_INLINE VUI whole_sum(const int offsets, const int32_t *c, int64_t j, const rlx_int8_columns *at,
+                                int32_t row_sum, int32_t shift) {
+    VUI u = (VUI)*(const rlx_vi32u *)(c + j) + (VUI)*(const rlx_vi32u *)(at->base + j);
+    if (offsets) {
+        u -= (VUI)*(const rlx_vi32u *)(at->zero + j) * (uint32_t)row_sum;
+        if (shift)
+            u -= (VUI)*(const rlx_vi32u *)(at->sums + j) * (uint32_t)shift;
+    }
+    return u;
+}
+
+/* One row of accumulators to the output. */
 RLX_ALWAYS_INLINE void finish_row(const int kind, const int offsets, char *out, const int32_t *c,
                                   int64_t n, const rlx_int8_columns *at, int32_t row_sum,
                                   int32_t shift, VF lo, VF hi, V zero) {
-    typedef uint32_t vu __attribute__((vector_size(RLX_VBYTES)));
     for (int64_t j = 0; j < n; j += W) {
         int64_t part = n - j < W ? n - j : W;
-        vu u = (vu)*(const rlx_vi32u *)(c + j) + (vu)*(const rlx_vi32u *)(at->base + j);
-        if (offsets) {
-            u -= (vu)*(const rlx_vi32u *)(at->zero + j) * (uint32_t)row_sum;
-            if (shift)
-                u -= (vu)*(const rlx_vi32u *)(at->sums + j) * (uint32_t)shift;
-        }
+        VUI u = whole_sum(offsets, c, j, at, row_sum, shift);
         if (kind == 0) {
             rlx_store_part_f32((float *)out + j, (VF)u, part);
             continue;
@@ -171,7 +168,7 @@ RLX_ALWAYS_INLINE void finish_row(const int kind, const int offsets, char *out, 
         }
         /* Half to even by adding 1.5 * 2^23: clamped, it is at most 511 in magnitude. */
         v = rlx_clamp_f32(v, lo, hi) + 12582912.0f;
-        u = (vu)__builtin_convertvector(v - 12582912.0f, V) + (vu)zero;
+        u = (VUI)__builtin_convertvector(v - 12582912.0f, V) + (VUI)zero;
 #ifdef __AVX512F__
         _mm512_mask_cvtepi32_storeu_epi8(out + j, (__mmask16)((1u << part) - 1), (__m512i)u);
 #else
@@ -191,34 +188,93 @@ RLX_ALWAYS_INLINE void finish_row(const int kind, const int offsets, char *out, 
     }
 }
 
-int rlx_int8_finish(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_post *p,
-                    const rlx_int8_columns *at, const int32_t *c, int64_t ldc, int64_t rows,
-                    int64_t n, const int32_t *row_sums, int64_t row, int64_t a_row, int64_t col,
-                    int64_t offset, int64_t ldo, const int64_t *steps, int64_t n_steps) {
-    int64_t size = p->out_kind < 2 ? 4 : 1;
-    char *out = RLX_PTR(t, f, 2) + offset * size;
+#ifdef __AVX512F__
+/* Two vectors of columns of all rows to bytes: what is of the columns stays in registers. */
+RLX_ALWAYS_INLINE void finish_pair(const int offsets, const int shifts, char *out, int64_t ldo, const int32_t *c,
+                                   int64_t ldc, int64_t rows, const rlx_int8_columns *at, const int32_t *row_sums,
+                                   const int32_t *shift, VF lo, VF hi, V zero) {
+    const VF s0 = *(const rlx_v32u *)at->scale, s1 = *(const rlx_v32u *)(at->scale + W);
+    const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 4, 8, 12, 1, 5, 9, 13);
+    const __m512i low = _mm512_set1_epi32(255);
+    for (int64_t i = 0; i < rows; i++, c += ldc, out += ldo) {
+        const int32_t sum = offsets ? row_sums[i] : 0, by = shifts ? shift[i] : 0;
+        VF v0 = __builtin_convertvector((V)whole_sum(offsets, c, 0, at, sum, by), VF) * s0;
+        VF v1 = __builtin_convertvector((V)whole_sum(offsets, c, W, at, sum, by), VF) * s1;
+        __m512i u0 = _mm512_cvtps_epi32((__m512)rlx_clamp_f32(v0, lo, hi));
+        __m512i u1 = _mm512_cvtps_epi32((__m512)rlx_clamp_f32(v1, lo, hi));
+        u0 = _mm512_and_si512(_mm512_add_epi32(u0, (__m512i)zero), low);
+        u1 = _mm512_and_si512(_mm512_add_epi32(u1, (__m512i)zero), low);
+        /* words, then bytes, within lanes of 128 bits; then the lanes' parts in order */
+        __m512i q = _mm512_packus_epi32(u0, u1);
+        q = _mm512_permutexvar_epi32(turn, _mm512_packus_epi16(q, q));
+        _mm256_storeu_si256((__m256i *)out, _mm512_castsi512_si256(q));
+    }
+}
+#endif
+
+int rlx_int8_finish(const rlx_thunk *t, const rlx_frame *f, const rlx_int8_target *to, const int32_t *c,
+                    int64_t ldc, int64_t rows) {
+    const rlx_int8_post *p = to->post;
+    int64_t size = p->out_kind < 2 ? 4 : 1, done = 0, n = to->cols;
+    char *out = RLX_PTR(t, f, 2) + to->offset * size;
     int32_t zero = RLX_PRESENT(t, 8) ? rlx_int8_zero(RLX_PTR(t, f, 8), 1, 0, p->out_kind == 3) : 0;
     VF lo = (float)(p->q_lo - zero) - (VF){0}, hi = (float)(p->q_hi - zero) - (VF){0};
     V zeros = zero - (V){0};
     int per_row = RLX_INT8_VNNI && p->a_zero_n > 1;
     int offsets = per_row || p->b_zero_n > 0 || !p->b_signed;
-    for (int64_t i = 0; i < rows; i++, c += ldc) {
-        char *to = out + i * ldo * size;
-        int32_t shift = per_row ? rlx_int8_zero(RLX_PTR(t, f, 5), 2, a_row + i, p->a_signed) +
-                                      (p->a_signed ? 128 : 0)
-                                : 0;
-        if (p->out_kind == 0)
-            finish_row(0, offsets, to, c, n, at, row_sums[i], shift, lo, hi, zeros);
-        else if (p->out_kind == 1)
-            finish_row(1, offsets, to, c, n, at, row_sums[i], shift, lo, hi, zeros);
-        else if (offsets)
-            finish_row(2, 1, to, c, n, at, row_sums[i], shift, lo, hi, zeros);
+    int32_t shift[RLX_GEMM_MR] = {0};
+    for (int64_t i = 0; i < rows && per_row; i++)
+        shift[i] = rlx_int8_zero(RLX_PTR(t, f, 5), 2, to->a_row + i, p->a_signed) + (p->a_signed ? 128 : 0);
+    rlx_int8_columns at = *to->columns;
+#ifdef __AVX512F__
+    for (; p->out_kind > 1 && done + 2 * W <= n; done += 2 * W) {
+        if (!offsets)
+            finish_pair(0, 0, out + done, to->ldo, c + done, ldc, rows, &at, to->row_sums, shift, lo, hi, zeros);
         else
-            finish_row(2, 0, to, c, n, at, row_sums[i], shift, lo, hi, zeros);
+            finish_pair(1, 1, out + done, to->ldo, c + done, ldc, rows, &at, to->row_sums, shift, lo, hi, zeros);
+        at.base += 2 * W, at.zero += 2 * W, at.scale += 2 * W, at.sums += 2 * W;
     }
-    if (n_steps) {
-        rlx_epi_tile tile = {out, out, ldo, ldo, size, size, rows, n, row, 1, col, offset};
-        return rlx_epilogue(t, f, steps, n_steps, &tile);
+#endif
+    for (int64_t i = 0; i < rows && done < n; i++) {
+        char *row = out + (i * to->ldo + done) * size;
+        const int32_t *sums = c + i * ldc + done;
+        if (p->out_kind == 0)
+            finish_row(0, offsets, row, sums, n - done, &at, to->row_sums[i], shift[i], lo, hi, zeros);
+        else if (p->out_kind == 1)
+            finish_row(1, offsets, row, sums, n - done, &at, to->row_sums[i], shift[i], lo, hi, zeros);
+        else if (offsets)
+            finish_row(2, 1, row, sums, n - done, &at, to->row_sums[i], shift[i], lo, hi, zeros);
+        else
+            finish_row(2, 0, row, sums, n - done, &at, to->row_sums[i], shift[i], lo, hi, zeros);
+    }
+    if (to->n_steps) {
+        rlx_epi_tile tile = {out, out, to->ldo, to->ldo, size, size, rows, n, to->row, 1, to->col, to->offset};
+        return rlx_epilogue(t, f, to->steps, to->n_steps, &tile);
+    }
+    return RLX_OK;
+}
+
+int rlx_int8_products(const rlx_thunk *t, const rlx_frame *f, rlx_int8_tile *tile, const rlx_int8_target *to) {
+    rlx_int8_columns at = *to->columns;
+    rlx_int8_target part = *to;
+    const int64_t widest = rlx_widest[tile->rows];
+    /* whole micro-tiles */
+    const int64_t group = widest < RLX_INT8_PANELS / 2 ? RLX_INT8_PANELS / widest * widest : RLX_INT8_PANELS;
+    part.columns = &at;
+    tile->ldc = W * (tile->panels < group ? tile->panels : group);
+    for (int64_t p = 0; p < tile->panels; p += group) {
+        const int64_t panels = tile->panels - p < group ? tile->panels - p : group;
+        const int8_t *b = tile->b + p * tile->depth * W;
+        for (int64_t i = 0, np; i < panels; i += np) {
+            np = rlx_tile_rows(panels, widest, i);
+            micros[tile->rows][np](tile, b + i * tile->depth * W, tile->c + i * W);
+        }
+        part.cols = to->cols - p * W < panels * W ? to->cols - p * W : panels * W;
+        part.col = to->col + p * W, part.offset = to->offset + p * W;
+        int status = rlx_int8_finish(t, f, &part, tile->c, tile->ldc, tile->rows);
+        if (status)
+            return status;
+        at.base += panels * W, at.zero += panels * W, at.scale += panels * W, at.sums += panels * W;
     }
     return RLX_OK;
 }
@@ -305,14 +361,15 @@ static int matmul(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi
         int64_t m1 = m0 + mc < m ? m0 + mc : m, cols = n0 + nc < n ? nc : n - n0;
         const int8_t *b = (const int8_t *)RLX_PTR(t, f, 1) + at_b;
         const int32_t *sums = (const int32_t *)(b + (n + W - 1) / W * W * depth) + n0;
-        rlx_int8_tile tile = {0, depth, a_tile, depth, b + n0 * depth, (cols + W - 1) / W, c, ldc};
+        const rlx_int8_term *rows_at = a_tile;
+        rlx_int8_tile tile = {0, depth, 1, depth, &rows_at, depth, b + n0 * depth, (cols + W - 1) / W, c, ldc};
         rlx_int8_prepare(t, f, &post, &columns, n0, cols, sums);
         for (int64_t i = m0; i < m1; i += tile.rows) {
             tile.rows = rlx_tile_rows(m1 - m0, RLX_GEMM_MR, i - m0);
             int32_t row_sums[RLX_GEMM_MR] = {0};
             const uint8_t *a = (const uint8_t *)RLX_PTR(t, f, 0) + at_a + i * lda;
             if (in_place) {
-                tile.a = (const rlx_int8_term *)a;
+                rows_at = (const rlx_int8_term *)a;
                 tile.lda = lda;
             }
             for (int64_t r = 0; r < tile.rows && !in_place; r++) {
@@ -320,10 +377,9 @@ static int matmul(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi
                 int32_t za = rlx_int8_zero(a_zero, post.a_zero_n, i + r, post.a_signed);
                 row_sums[r] = rlx_int8_row(a_tile + r * depth, src, k, post.a_signed, za, want_sum);
             }
-            rlx_int8_rows(&tile);
-            int status = rlx_int8_finish(t, f, &post, &columns, c, ldc, tile.rows, cols, row_sums,
-                                         item * m + i, i, n0, at_out + i * ldo + n0, ldo, steps,
-                                         n_steps);
+            const rlx_int8_target to = {&post, &columns, cols, row_sums, item * m + i, i, n0,
+                                        at_out + i * ldo + n0, ldo, steps, n_steps};
+            int status = rlx_int8_products(t, f, &tile, &to);
             if (status)
                 return status;
         }
