@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rlx import dtypes
+from rlx import costs, dtypes
 from rlx.dtypes import DType
 from rlx.ir.graph import Node, Value
 from rlx.lower import gemm_int8
@@ -101,7 +101,7 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
     bias, bias_h = _biases(ctx, b, order, hidden, linear) if b is not None else (None, None)
     z = ctx.temp(dirs * seq * batch * gates * pad * dtype.itemsize, f"{node.name}/z")
     rows = dirs * seq * batch
-    work = rows * gates * pad
+    work, read = rows * gates * pad, costs.of(ctx.isa).read
     ctx.call(
         f"rnn_project.{dtype}",
         [ctx.read(x), ctx.read(w_place), None if bias is None else ctx.read(bias), ctx.write(z)],
@@ -117,7 +117,7 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
         },
         extent=_projections(dirs, seq * batch, pad // unit),
         grain=max(2, pad // unit // 8),
-        cost=work * (depth + 1) * 0.012 + 50,
+        cost=max(work * (depth + 1) * 0.012, dirs * gates * pad * depth * dtype.itemsize / read) + 50,
     )
     scratch = ctx.write(ctx.temp(dirs * batch * _BUFFERS[kind] * pad * dtype.itemsize, f"{node.name}/state"))
     results = [ctx.write(v) if ctx.uses.get(v) else None for v in node.outputs]
@@ -132,6 +132,7 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
     blocks, panels = dirs * -(-batch // _ROWS), pad // unit
     # Few blocks of rows: threads share every step instead.
     phases = (1 if kind != "gru" or linear else 2) * seq + 2 if blocks < _MANY_BLOCKS else 1
+    share = phases / max(1, phases - 2)  # steps decide whether threads share them, not what comes before and after
     ctx.call(
         f"{kind}.{dtype}",
         [ctx.read(z), ctx.read(r_place), *own, *results, scratch],
@@ -139,7 +140,7 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
         extent=blocks * phases * (panels if phases > 1 else 1),
         grain=max(2, panels // 8) if phases > 1 else 1,
         phases=phases,
-        cost=work * (hidden + 20) * 0.05 + 50,
+        cost=max(work * (hidden + 20) * 0.05, seq * dirs * gates * pad * hidden * dtype.itemsize / read / 2) * share + 50,
     )
 
 
@@ -176,7 +177,7 @@ def lower_dynamic_quantize_lstm(ctx: Context, node: Node) -> None:
     at = node.attrs
     seq, batch, depth = shape_of(x)
     dirs, hidden = shape_of(r)[:2]
-    rows, pad = seq * batch, -(-hidden // 16) * 16
+    rows, pad, read = seq * batch, -(-hidden // 16) * 16, costs.of(ctx.isa).read
 
     def codes(n: int, k: int, label: str) -> Operand:
         return ctx.temp(n * gemm_int8.code_bytes(k, ctx.isa), f"{node.name}/{label}")
@@ -191,7 +192,7 @@ def lower_dynamic_quantize_lstm(ctx: Context, node: Node) -> None:
          _columns(ctx, w_zero, hidden), ctx.write(z)],
         {"dirs": dirs, "seq": seq, "batch": batch, "inputs": depth, "hidden": hidden},
         extent=_projections(dirs, rows, pad // 16), grain=max(2, pad // 128),
-        cost=dirs * rows * 4 * pad * (depth + 20) * 0.006 + 50,
+        cost=max(dirs * rows * 4 * pad * (depth + 20) * 0.006, dirs * 4 * pad * depth / read) + 50,
     )
     scratch = ctx.write(ctx.temp(dirs * batch * _BUFFERS["lstm"] * pad * 4, f"{node.name}/state"))
     codes_bytes, panels, phases = per_thread(batch * gemm_int8.code_bytes(hidden, ctx.isa)), pad // 16, seq + 2
@@ -205,5 +206,6 @@ def lower_dynamic_quantize_lstm(ctx: Context, node: Node) -> None:
          ctx.work(codes_bytes)],
         {**_recurrence("lstm", at, dirs, seq, batch, hidden, max(1, batch), at["input_forget"]), "stride": codes_bytes},
         extent=phases * dirs * panels if batch else 0, grain=max(2, panels // 8), phases=phases,
-        cost=dirs * rows * 4 * pad * (hidden + 20) * 0.02 + 50,
+        cost=max(dirs * rows * 4 * pad * (hidden + 20) * 0.02, seq * dirs * 4 * pad * hidden / read) * phases
+        / max(1, seq) + 50,
     )
