@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rlx import dtypes
 from rlx.dtypes import DType
 from rlx.ir.graph import Node, Value
+from rlx.ir.opdef import Array
 from rlx.lower import gemm, gemm_conv, gemm_int8
 from rlx.lower.context import Context, lowering, nbytes_of, shape_of, size_of
 from rlx.lower.conv import channels_last_weights, depthwise_weights, reach, transposed
@@ -34,6 +35,11 @@ def _count(v: Value | None) -> int:
     return 0 if v is None else size_of(v) if v.rank else 1
 
 
+def _taken_off(zero: Array, signed: bool) -> bool:
+    """Whether packed weights have no zero point left: packing takes 128 off unsigned ones."""
+    return bool((zero == (0 if signed else 128)).all())
+
+
 def _quant(node: Node, values: Sequence[Value | None], packed_weights: bool = True) -> gemm_int8.Quant:
     """Of the operands; packed weights whose constant zero point is taken off by packing have none."""
     a, b, _, a_zero, b_zero, scale, _ = values
@@ -41,8 +47,7 @@ def _quant(node: Node, values: Sequence[Value | None], packed_weights: bool = Tr
     out: DType = node.attrs["out"]
     lo, hi = bounds(out, node.attrs["lo"], node.attrs["hi"]) if out.itemsize == 1 else (None, None)
     signed = b.dtype.kind == "i"
-    known = packed_weights and b_zero is not None and b_zero.array is not None
-    if known and bool((b_zero.array == (0 if signed else 128)).all()):
+    if packed_weights and b_zero is not None and b_zero.array is not None and _taken_off(b_zero.array, signed):
         b_zero, signed = None, True
     return gemm_int8.Quant(
         a.dtype.kind == "i", signed, _count(a_zero), _count(b_zero), _count(scale), _OUT[out], lo, hi

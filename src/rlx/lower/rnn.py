@@ -140,7 +140,8 @@ def lower_recurrent(ctx: Context, node: Node) -> None:
         extent=blocks * phases * (panels if phases > 1 else 1),
         grain=max(2, panels // 8) if phases > 1 else 1,
         phases=phases,
-        cost=max(work * (hidden + 20) * 0.05, seq * dirs * gates * pad * hidden * dtype.itemsize / read / 2) * share + 50,
+        cost=max(work * (hidden + 20) * 0.05, seq * dirs * gates * pad * hidden * dtype.itemsize / read / 2) * share
+        + 50,
     )
 
 
