@@ -141,6 +141,10 @@ CONVS = [
     ((10, 12), 12, 8, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 4),
     ((40,), 1, 12, (9,), (4,), (1,), (4, 4), 1),
     ((3, 4, 8), 3, 7, (2, 3, 3), (1, 2, 1), (2, 1, 1), (1, 0, 1, 1, 1, 1), 1),
+    ((9, 33), 8, 70, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    ((11, 40), 12, 20, (2, 2), (3, 3), (1, 1), (0, 1, 2, 0), 1),
+    ((8, 24), 16, 36, (5, 1), (1, 2), (1, 1), (2, 0, 2, 0), 4),
+    ((5, 12), 4, 9, (3, 3), (1, 1), (1, 1), (4, 5, 4, 5), 1),
 ]
 
 
@@ -176,6 +180,48 @@ def test_conv(case, ta, tb, level, guarded):
     np.testing.assert_array_equal(out, want)
 
 
+def convolved(s, x, w, za, bias):
+    """Sums of a convolution whose weights have no zero points."""
+    far = [max(0, (o - 1) * st + (k - 1) * d + 1 - p - n) for n, o, k, st, d, p in
+           zip(s.in_, s.out, s.kernel, s.strides, s.dilations, s.pads, strict=True)]
+    wide = np.pad(x.astype(np.int64) - za, [(0, 0), *zip(s.pads, far, strict=True), (0, 0)])
+    found = np.zeros((s.batch, *s.out, s.groups * s.oc), np.int64) + bias
+    for tap in itertools.product(*map(range, s.kernel)):
+        window = wide[(slice(None), *(
+            slice(t * d, t * d + (o - 1) * st + 1, st)
+            for t, d, o, st in zip(tap, s.dilations, s.out, s.strides, strict=True)))]
+        for g in range(s.groups):
+            own = slice(g * s.oc, (g + 1) * s.oc)
+            found[..., own] += window[..., g * s.c : (g + 1) * s.c] @ w[(own, *tap)].astype(np.int64).T
+    return found
+
+
+@pytest.mark.parametrize("ta", [np.uint8, np.int8])
+@pytest.mark.parametrize("case", CONVS, ids=str)
+def test_conv_by_lines(case, ta, level, guarded):
+    """Weights without zero points: lines of input are kept as terms, where they are whole groups."""
+    spatial, c, oc, kernel, strides, dilations, pads, groups = case
+    s = gemm_conv.conv_shape((2, *spatial, c), oc, kernel, strides=strides, dilations=dilations, pads=pads,
+                             groups=groups)
+    x, w = guarded(random(ta, 2, *s.in_, c, extreme=True)), guarded(random(np.int8, oc, *s.kernel, s.c, extreme=True))
+    za, bias = random(ta, 1), np.arange(oc, dtype=np.int32)
+    want = convolved(s, x, w, int(za[0]), bias)
+    plan = gemm_int8.plan_pack_conv(s, signed=True)
+    packed = guarded(np.full(groups * gemm_int8.packed_bytes(s.depth, s.oc, level), 0xAA, np.uint8))
+    call_kernel(plan.kernel, [w, packed], plan.attrs, extent=plan.extent, level=level)
+    for threads in (1, 2):
+        out = guarded(np.full((2, *s.out, oc), 99, np.int32))
+        quant = Quant(ta == np.int8, True, 1)
+        run(gemm_int8.plan_conv(s, quant, level=level), [x, packed, out, bias, za, None], level, threads)
+        np.testing.assert_array_equal(out, want)
+    scale, zero = random(np.uint8, oc).astype(np.float32) / 30000, np.array([7], np.uint8)
+    q = guarded(np.full((2, *s.out, oc), 99, np.uint8))
+    quant = Quant(ta == np.int8, True, 1, 0, oc, OUT_U8)
+    run(gemm_int8.plan_conv(s, quant, level=level), [x, packed, q, bias, za, None, scale, zero], level)
+    rounded = np.rint(want.astype(np.float32) * scale) + 7
+    np.testing.assert_array_equal(q, np.clip(rounded, 0, 255).astype(np.uint8))
+
+
 DEPTHWISE = [
     ((9, 31), 20, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
     ((9, 20), 150, (5, 5), (2, 2), (1, 1), (2, 2, 2, 2)),
@@ -184,16 +230,24 @@ DEPTHWISE = [
 ]
 
 
+@pytest.mark.parametrize("zeros", ["any", "small", "one"])
 @pytest.mark.parametrize(("ta", "tb"), KINDS)
 @pytest.mark.parametrize("case", DEPTHWISE, ids=str)
-def test_depthwise(case, ta, tb, level, guarded):
+def test_depthwise(case, ta, tb, zeros, level, guarded):
     spatial, c, kernel, strides, dilations, pads = case
     s = gemm_conv.conv_shape((2, *spatial, c), c, kernel, strides=strides, dilations=dilations,
                         pads=pads, groups=c)
     assert gemm_int8.depthwise_fits(s)
     x = guarded(random(ta, 2, *s.in_, c, extreme=True))
-    w = guarded(random(tb, *s.kernel[1:], c, extreme=True))
+    w = random(tb, *s.kernel[1:], c, extreme=True)
     za, zb, bias = random(ta, 1), random(tb, c), np.arange(c, dtype=np.int32)
+    if zeros != "any":  # weights less their zero points are bytes
+        middle = 128 if tb == np.uint8 else 0
+        zb = np.full(c if zeros == "small" else 1, middle, tb)
+        if zeros == "small":
+            zb += np.arange(c, dtype=tb) % 3
+            w = np.maximum(w, 2 if tb == np.uint8 else -126).astype(tb)
+    w = guarded(w)
     far = [max(0, (o - 1) * st + (k - 1) * d + 1 - p - n) for n, o, k, st, d, p in
            zip(s.in_, s.out, s.kernel, s.strides, s.dilations, s.pads, strict=True)]
     wide = np.pad(x.astype(np.int64) - int(za[0]),
@@ -205,12 +259,12 @@ def test_depthwise(case, ta, tb, level, guarded):
             for t, d, o, st in zip(tap, s.dilations, s.out, s.strides, strict=True)))]
         want += window * (w[tap[1:]].astype(np.int64) - zb)
     out = guarded(np.full((2, *s.out, c), 99, np.int32))
-    quant = Quant(ta == np.int8, tb == np.int8, 1, c)
+    quant = Quant(ta == np.int8, tb == np.int8, 1, zb.size)
     run(gemm_int8.plan_depthwise(s, quant, level=level), [x, w, out, bias, za, zb], level, 2)
     np.testing.assert_array_equal(out, want)
     scale, zero = random(np.uint8, c).astype(np.float32) / 10000, np.array([7], np.uint8)
     q = guarded(np.full((2, *s.out, c), 99, np.uint8))
-    quant = Quant(ta == np.int8, tb == np.int8, 1, c, c, OUT_U8)
+    quant = Quant(ta == np.int8, tb == np.int8, 1, zb.size, c, OUT_U8)
     run(gemm_int8.plan_depthwise(s, quant, level=level),
         [x, w, q, bias, za, zb, scale, zero], level)
     rounded = np.rint(want.astype(np.float32) * scale) + 7
