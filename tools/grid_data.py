@@ -425,6 +425,9 @@ def recurrents() -> Iterator[Cell]:
         yield recurrent(kind, 50, 1, 256, 256)
         yield recurrent(kind, 20, 16, 64, 128)
         yield recurrent(kind, 100, 1, 16, 16)
+        yield recurrent(kind, 20, 8, 128, 256)
+        yield recurrent(kind, 10, 32, 64, 64)
+        yield recurrent(kind, 1, 1, 512, 512)
 
 
 DATA_CELLS: tuple[Cell, ...] = (*reductions(), *movements(), *orders(), *transforms(), *conversions(), *recurrents())

@@ -41,3 +41,25 @@ class Products(common.Family):
     families = ("quant", "quant_products", "int8")
     cases = {"dynamic": _dynamic}
     params = common.axes(cases, ("i8",), [(1, 384, 384), (128, 384, 1536)])
+
+
+def _qlinear(size: Any, dtype: str) -> Any:
+    channels, side, out, kernel, stride, groups = size
+    w = data((out, channels // groups, kernel, kernel), "i8", 1)
+    pads = (kernel // 2,) * 4
+
+    def build(x: Any, w: Any) -> Any:
+        scale, zero, none = x.graph.constant(SCALE), x.graph.constant(ZERO), x.graph.constant(np.array(0, np.int8))
+        return ops.qlinear_conv(x, scale, zero, w, scale, none, scale, zero, pads=pads, strides=(stride, stride),
+                                groups=groups)
+
+    return build, [data((1, channels, side, side), "u8")], [w], None
+
+
+class Convolutions(common.Family):
+    """(channels, side, output channels, kernel, stride, groups): codes in, codes out."""
+
+    families = ("quant_products", "int8", "conv")
+    cases = {"qlinear": _qlinear}
+    params = common.axes(cases, ("i8",), [(64, 56, 64, 3, 1, 1), (64, 56, 256, 1, 1, 1), (16, 24, 32, 3, 1, 1),
+                                          (96, 112, 96, 3, 2, 96), (960, 7, 960, 3, 1, 960)])

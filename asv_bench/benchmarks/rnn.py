@@ -28,4 +28,4 @@ class Recurrent(common.Family):
 
     families = ("rnn",)
     cases = {"lstm": _layer(ops.lstm, 4), "gru": _layer(ops.gru, 3), "rnn": _layer(ops.rnn, 1), "lstm, 8 bits": _int8}
-    params = common.axes(cases, ("f32",), [(1, 1, 128, 128), (32, 1, 128, 128), (64, 16, 64, 64)])
+    params = common.axes(cases, ("f32",), [(1, 1, 128, 128), (32, 1, 128, 128), (64, 16, 64, 64), (20, 8, 128, 256)])
