@@ -161,3 +161,9 @@ def test_a_part_of_a_quantisation_that_leaves_is_a_step_of_its_own() -> None:
 
     exe = same(net, arrays)
     assert "&quantize_" not in str(exe._variant.compiled.program)
+
+
+def test_functions_are_not_taken_for_comparisons_when_their_cost_is_estimated() -> None:
+    weights = {name: region.weight_of_op(name) for name in (*FUNCTIONS, "erf", "log", "sin")}
+    assert set(weights.values()) == {region.FUNCTION}
+    assert {region.weight_of_op(name) for name in ("ge", "lt", "add", "relu", "leaky_relu")} == {0.06}

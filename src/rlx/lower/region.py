@@ -50,9 +50,9 @@ def parameters(node: Node) -> list[float]:
 
 def weight_of_op(name: str) -> float:
     """Rough nanoseconds per element of a micro-kernel, for the cost estimate."""
-    cheap = ("add", "sub", "mul", "max", "min", "neg", "abs", "relu", "where", "cast", "clip", "eq", "ne",
-             "lt", "le", "gt", "ge", "logical", "bit", "square", "sqrt", "recip", "div", "floor", "round")
-    return 0.06 if name.startswith(cheap) else FUNCTION
+    cheap = ("add", "sub", "mul", "max", "min", "neg", "abs", "relu", "leaky", "where", "cast", "clip", "logical",
+             "bit", "square", "sqrt", "recip", "div", "floor", "round")
+    return 0.06 if name.startswith(cheap) or name in ("eq", "ne", "lt", "le", "gt", "ge") else FUNCTION
 
 
 @record(eq=False)
