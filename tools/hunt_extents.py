@@ -18,7 +18,7 @@ from rlx.testing.optest import cases
 def main() -> int:
     """Hunt; print what fails and a line of totals."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--isa", choices=available_levels(), help="level that families are compiled for (default: the best)")
+    parser.add_argument("--isa", choices=available_levels(), help="level of families (default: the best)")
     parser.add_argument("wanted", nargs="*", metavar="TEXT", help="only ops whose name contains it")
     args = parser.parse_args()
     ran = used = families = failures = 0
