@@ -243,6 +243,33 @@ def readers(list nodes not None):
     return found
 
 
+def types_of(inputs):
+    """The types of values, None for those that are absent."""
+    cdef list found = []
+    for value in inputs:
+        if value is None:
+            found.append(None)
+        else:
+            _is_value(value)
+            found.append(_get(value, V.type))
+    return found
+
+
+def fits(shape, int64_t itemsize):
+    """Whether all sizes are plain numbers above 0 and the bytes are so few that there is nothing to check."""
+    cdef int64_t n = itemsize
+    cdef object d
+    if type(shape) is not tuple or PyTuple_GET_SIZE(shape) > 32:
+        return False
+    for d in <tuple>shape:
+        if type(d) is not int or not 0 < d < 1 << 31:
+            return False
+        n *= <int64_t>d
+        if n >= 1 << 31:
+            return False
+    return True
+
+
 def kinds(list nodes not None):
     """The element types of what nodes give."""
     cdef set found = set()

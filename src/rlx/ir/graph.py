@@ -291,22 +291,19 @@ class Graph:
         normal = op.normal_attrs(attrs)
         if given < op.n_fixed:
             inputs = [*inputs, *[None] * (op.n_fixed - given)]
-        types: list[TensorType | None] = []
-        for i, v in enumerate(inputs):
-            if v is not None:
-                types.append(v.type)
-                continue
-            types.append(None)
-            if i < op.n_required or (i >= op.n_fixed and not op.internal):
-                which = op.inputs[min(i, op.n_fixed)]
-                raise TypeRuleError(f"{op.name}: operand {which!r} must be given, got None")
+        types: list[TensorType | None] = _nodes.types_of(inputs)
+        for i in range(op.n_required):
+            if types[i] is None:
+                raise TypeRuleError(f"{op.name}: operand {op.inputs[i]!r} must be given, got None")
+        if op.is_variadic and not op.internal and any(t is None for t in types[op.n_fixed :]):
+            raise TypeRuleError(f"{op.name}: operand {op.inputs[op.n_fixed]!r} must be given, got None")
         try:
             result = op.infer(*types, **normal)
         except TypeRuleError as error:
             raise type(error)(_told(str(error), op, types, name)) from None
         first = types[0] if types else None
         for t in result:
-            if t is not first:
+            if t is not first and not _nodes.fits(t.shape, t.dtype.itemsize):
                 check_size(t, op.name)
         if loc is None:
             loc = _caller() if self.track_source else ""

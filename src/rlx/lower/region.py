@@ -25,6 +25,7 @@ _PAIRED = ("add", "sub", "mul")
 # So are these f32 functions with the sum or product before and after them: _kernels/isa/ew_around.c.
 _FUNCTIONS = ("exp", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh")
 _AROUND = ("add", "mul")
+_STEPS = frozenset({*_PAIRED, *_FUNCTIONS})
 # Types of codes that a quantisation in one step gives: _kernels/isa/ew_quantise.c.
 _CODES = ("i8", "u8", "i16", "u16")
 # On integers these change nothing.
@@ -271,7 +272,7 @@ def _joined(nodes: Sequence[Node], leaving: set[int]) -> dict[Value, Node]:
         found |= {v: v.node for v in _within_quantisation(node, alone)}
     for node in nodes:
         dtype, name = node.outputs[0].dtype, node.op.name
-        if dtype not in (dtypes.f32, dtypes.f64) or name not in (*_PAIRED, *_FUNCTIONS) or node.outputs[0] in found:
+        if name not in _STEPS or dtype not in (dtypes.f32, dtypes.f64) or node.outputs[0] in found:
             continue
         before = [v for v in node.inputs if v is not None and alone(v)]
         functions = [v for v in before if dtype is dtypes.f32 and v.node.op.name in _FUNCTIONS and name in _AROUND]

@@ -346,11 +346,12 @@ def _uniform(v: Value | None) -> float | int | bool | None:
 def simplify(graph: Graph) -> Graph:
     """IEEE-safe identities: x*1, x/1, x-0, casts and views that change nothing, double negation,
     transposes of transposes, reshapes of reshapes, limits that are clips. Never x*0 or x+0.0 of floats."""
-    if not any(_simplify(_DRY, node) for node in graph.nodes if node.op.name in _SIMPLER):
+    first = next((i for i, n in enumerate(graph.nodes) if n.op.name in _SIMPLER and _simplify(_DRY, n)), None)
+    if first is None:
         return graph
     rewriter = Rewriter(graph)
-    for node in graph.nodes:
-        if node.op.name not in _SIMPLER or not _simplify(rewriter, node):
+    for i, node in enumerate(graph.nodes):
+        if i < first or node.op.name not in _SIMPLER or not _simplify(rewriter, node):
             rewriter.copy(node)
     return prune(rewriter.finish())
 
