@@ -92,9 +92,8 @@ def draws(node: Node) -> bool:
     return any(draws(n) for g in bodies for n in g.nodes)
 
 
-def _same_attrs(a: Node, b: Node) -> bool:
-    one, other = (tuple([_attr_key(v) for v in n.attrs.values()]) for n in (a, b))
-    return hash(one) == hash(other) and one == other  # traced numbers that differ here are not compared elsewhere
+def _attrs_key(node: Node) -> tuple[Any, ...]:
+    return tuple([_attr_key(v) for v in node.attrs.values()])
 
 
 # A node without any of these traits computes, and has no effect.
@@ -103,7 +102,7 @@ _EFFECTS = frozenset({"leaf", "stateful", "control", "random"})
 
 def merge_common(graph: Graph) -> Graph:
     """One node for equal pure nodes on equal operands; small equal constants too."""
-    seen: dict[Any, list[Node]] = {}
+    seen: dict[Any, Node | dict[Any, Node]] = {}  # several on the same operands: by their attributes
     same: dict[Value, Value] = {}
     for node in graph.nodes:
         op = node.op
@@ -116,14 +115,13 @@ def merge_common(graph: Graph) -> Graph:
             continue
         else:
             key = (op, *[-1 if v is None else id(same.get(v, v)) for v in node.inputs])
-        alike = seen.get(key)
-        if alike is None:
-            seen[key] = [node]
+        alike = seen.setdefault(key, node)
+        if alike is node:
             continue
-        first = next((n for n in alike if _same_attrs(n, node)), None)
-        if first is None:
-            alike.append(node)
-        else:
+        if isinstance(alike, Node):
+            seen[key] = alike = {_attrs_key(alike): alike}
+        first = alike.setdefault(_attrs_key(node), node)
+        if first is not node:
             same.update(zip(node.outputs, first.outputs, strict=True))
     if not same:
         return graph
