@@ -34,7 +34,8 @@
  * the moving of lines between L1 and L2 takes as long as the arithmetic.
  * Measured, AVX-512, time of ONNX Runtime / ours: 3x3 112x112x32 2.2, 56x56x144 2.2,
  * 28x28x192 1.4, 14x14x576 1.6, 7x7x960 1.6, 112x112x96 stride 2 2.3; 5x5 14x14x240 1.3;
- * multiplier 2 28x28x64 2.5. 8 bits: 112x112x32 1.26, 14x14x576 1.03, 7x7x960 1.16.
+ * multiplier 2 28x28x64 2.5. 8 bits, with transposes: 56x56x96 1.75,
+ * 7x7x960 1.4, 112x112x96 stride 2 1.17, 5x5 14x14x240 1.85.
  * With more than 25 taps most pixels miss some at an edge, and lines of many channels fall into few sets of the
  * first cache. Then the lines under a few output rows are copied first, a vector of channels after the other,
  * between zeros: 7x7 at 14x14x384 102 to 67 us, 7x7x768 63 to 40. Channels first they are transposed meanwhile, and
