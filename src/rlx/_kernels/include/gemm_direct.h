@@ -3,14 +3,20 @@
  * 6 rows x 4 vectors, or 8 x 3. A B that fits the first cache need not be copied: its lines arrive while
  * others are multiplied, and the sums of a row are neighbours, so that few rows are read and written at a
  * time. 12 products of 128x64x128: 188 -> 165 us where the operands come from the third cache, 166 -> 154
- * where they are in the second. Only for 32 registers: 16 hold no tile that is four vectors wide.
+ * where they are in the second. With 16 registers tiles are 6 x 2: 64 products of 49x32x49 176 -> 158 us, before
+ * B was packed in every run. Not for vectors of 16 bytes, which have no masks.
  * Up to DIRECT_SWEEP rows pass over the same panels in one loop: between two tiles of 64 terms, a call for
  * each took 55 cycles of 820, this takes half of that. The rows of A and of the result of what comes next
  * are brought into the first cache a few lines at a time; all at once they would hold up the loads.
  * 2048x64x64: 106 -> 101 us in the second cache, 131 -> 107 out of the third.
  * To be included after gemm_driver.h. */
-#if RLX_VREGS == 32
-enum { DIRECT_ROWS = 8, DIRECT_PANELS = 4, DIRECT_BYTES = 1 << 16, DIRECT_SWEEP = 48 };
+#if RLX_VBYTES > 16
+enum {
+    DIRECT_ROWS = RLX_VREGS == 32 ? 8 : 6,
+    DIRECT_PANELS = RLX_VREGS == 32 ? 4 : 2,
+    DIRECT_BYTES = 1 << 16,
+    DIRECT_SWEEP = 48
+};
 
 /* Rows to be given at once: a transposed A is brought a tile at a time. */
 static inline int64_t NAME(direct_tall)(const NAME(problem) *p) { return p->trans_a ? 6 : DIRECT_SWEEP; }
@@ -20,7 +26,7 @@ RLX_ALWAYS_INLINE void NAME(direct)(const int MR, const int NP, const NAME(piece
     NAME(piece) q = *first;
     const NAME(block) *g = q.g;
     const int64_t lda = g->lda, bk = g->bk, bp = g->bp, last = q.last, terms = g->runs->k, ldc = g->ldc;
-    const int64_t go = lda == terms ? 2 * W : 0;
+    const int64_t go = lda == terms ? 128 / sizeof(T) : 0;
     for (; tiles > 0; tiles--) {
         V acc[DIRECT_ROWS][8];
         UNROLL for (int i = 0; i < MR; i++)
@@ -45,7 +51,7 @@ RLX_ALWAYS_INLINE void NAME(direct)(const int MR, const int NP, const NAME(piece
     } while (0)
         for (int row = 0; k >= 4; k -= 4, row++) {
             __builtin_prefetch(ahead, 0, 3);
-            __builtin_prefetch(ahead + W, 0, 3);
+            __builtin_prefetch(ahead + 64 / sizeof(T), 0, 3);
             ahead += go;
             if (row < MR) {
                 UNROLL for (int j = 0; j < NP; j++) __builtin_prefetch(c + j * W, 1, 3);
@@ -67,9 +73,14 @@ RLX_ALWAYS_INLINE void NAME(direct)(const int MR, const int NP, const NAME(piece
     }
 }
 
+#if RLX_VREGS == 32
 #define DIRECT_SHAPES(F)                                                                         \
     RLX_UPTO4(F, 1) RLX_UPTO4(F, 2) RLX_UPTO4(F, 3) RLX_UPTO4(F, 4) RLX_UPTO4(F, 5) RLX_UPTO4(F, 6) \
     RLX_UPTO3(F, 7) RLX_UPTO3(F, 8)
+#else
+#define DIRECT_SHAPES(F) \
+    RLX_UPTO2(F, 1) RLX_UPTO2(F, 2) RLX_UPTO2(F, 3) RLX_UPTO2(F, 4) RLX_UPTO2(F, 5) RLX_UPTO2(F, 6)
+#endif
 #define DIRECT(MR, NP)                                                                    \
     static void NAME(direct_##MR##x##NP)(const NAME(piece) *q, const T *a, int64_t tiles) { \
         NAME(direct)(MR, NP, q, a, tiles);                                                \

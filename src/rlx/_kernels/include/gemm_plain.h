@@ -22,7 +22,7 @@ static int NAME(read_packed)(const NAME(problem) *p, const T *b, T *work, int64_
 static int NAME(read_unpacked)(const NAME(problem) *p, const T *b, T *work, int64_t rows, int64_t n0,
                                int64_t n1, int64_t k0, int64_t kc, NAME(part) *parts) {
     int64_t cols = n1 - n0, n = 0;
-#if RLX_VREGS == 32
+#if RLX_VBYTES > 16
     if (!p->trans_b && rows >= 12 && cols > 2 * W && kc * p->ldb * (int64_t)sizeof(T) <= DIRECT_BYTES) {
         parts[0] = (NAME(part)){0, cols, p->ldb, W, 0, b + k0 * p->ldb + n0, NAME(direct_rows), NULL,
                                 NAME(direct_tall)(p)};

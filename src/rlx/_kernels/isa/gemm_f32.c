@@ -27,8 +27,8 @@
  * while a block is multiplied, a part by each row tile: weights of a network come from memory,
  * and a burst at the first row tile waits for them. Rows of 49 pixels: 108 -> 145 GFLOP/s.
  * A B that fits the first cache and is given in every run is read where it lies, in tiles of 6 x 4 vectors
- * (AVX-512): see gemm_direct.h. So are packed panels of few terms, if there are four: rows of A and of the
- * result are then met once.
+ * (AVX2: 6 x 2): see gemm_direct.h. So, with AVX-512, are packed panels of few terms, if there are four: rows of
+ * A and of the result are then met once.
  * Where B does not fit the second cache, about 98 rows share it and tasks differ in columns.
  * Each element is a chain of FMAs over k from zero, cut every kc <= 384 terms,
  * with the parts added in order; bias and clamp come last. So the bits depend
