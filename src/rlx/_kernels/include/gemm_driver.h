@@ -72,6 +72,7 @@ RLX_ALWAYS_INLINE int NAME(task)(const rlx_thunk *t, const rlx_frame *f, const N
                          .clamp = last && p->clamp, .lo = p->lo, .hi = p->hi,
                          .ld_addend = ld_addend, .tiles = (m1 - m0 + RLX_GEMM_MR - 1) / RLX_GEMM_MR};
         NAME(part) parts[2];
+        parts[0].tall = 0; /* no columns, no parts */
         int n_parts = read_b(p, b, work_b, m1 - m0, n0, n1, k0, kc, parts);
         int64_t tall = parts[0].tall ? parts[0].tall : RLX_GEMM_MR;
         for (int64_t i = m0; i < m1;) {

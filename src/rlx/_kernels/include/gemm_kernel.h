@@ -73,7 +73,7 @@ RLX_ALWAYS_INLINE void NAME(micro)(const int MR, const int NP, const NAME(piece)
             for (int64_t i = 0; k >= 4; k -= 4, i++) {
                 __builtin_prefetch(below + (i & 3) * lda + i / 4 * W, 0, 2);
                 if (NP == 2 ? i < 2 * MR : i < MR) {
-                    UNROLL for (int j = 0; j < (NP == 2 ? 1 : NP); j++) __builtin_prefetch(c + j * W, 0, 2);
+                    for (int j = 0; j < (NP == 2 ? 1 : NP); j++) __builtin_prefetch(c + j * W, 0, 2);
                     c += NP != 2 ? g->ldc : i & 1 ? g->ldc - W : W;
                 }
                 STEPWISE for (int u = 0; u < 4; u++) {

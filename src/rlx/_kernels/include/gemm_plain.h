@@ -31,11 +31,11 @@ static int NAME(read_unpacked)(const NAME(problem) *p, const T *b, T *work, int6
 #endif
     int64_t whole = !p->trans_b && rows <= 2 * RLX_GEMM_MR ? cols / W * W : 0;
     if (whole)
-        parts[n++] = (NAME(part)){0, whole, p->ldb, W, 0, b + k0 * p->ldb + n0, NAME(rlx_gemm_rows), NULL};
+        parts[n++] = (NAME(part)){0, whole, p->ldb, W, 0, b + k0 * p->ldb + n0, NAME(rlx_gemm_rows), NULL, 0};
     if (whole < cols) {
         const T *src = p->trans_b ? b + (n0 + whole) * p->ldb + k0 : b + k0 * p->ldb + n0 + whole;
         NAME(rlx_pack_panels)(work, src, p->ldb, (int)p->trans_b, kc, cols - whole, kc * W);
-        parts[n++] = (NAME(part)){whole, cols - whole, W, kc * W, 0, work, NAME(rlx_gemm_rows), NULL};
+        parts[n++] = (NAME(part)){whole, cols - whole, W, kc * W, 0, work, NAME(rlx_gemm_rows), NULL, 0};
     }
     return (int)n;
 }

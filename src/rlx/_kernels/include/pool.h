@@ -48,6 +48,7 @@
 #define RLX_LOOK_NS 6000
 #define RLX_GIVEN_NS 1000000
 #define RLX_CHUNK_NS 1000
+#define RLX_WORKER_NAME "rlx worker" /* for lists of threads */
 /* What a worker has to fetch before it starts; its part is smaller by as much. */
 #define RLX_START_NS 500
 
@@ -190,6 +191,7 @@ static void *rlx_pool_main(void *arg) {
     unsigned rounds = 0;
     int which = self;
     atomic_store(&seat->tid, rlx_gettid());
+    prctl(PR_SET_NAME, RLX_WORKER_NAME);
     for (;;) {
         rlx_post *post = &p->posts[which];
         uint64_t gate = atomic_load_explicit(&post->gate, memory_order_relaxed);

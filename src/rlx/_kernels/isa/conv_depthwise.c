@@ -299,7 +299,7 @@ static int depthwise_quads(const rlx_thunk *t, const rlx_frame *f, int64_t lo, i
                     const uint8_t *from = q.x + (x - x0) * p->stride[1] * groups * QUAD_BYTES;
                     uint8_t *out = bytes ? (uint8_t *)RLX_PTR(t, f, 2) + row * p->ldo + c0 : NULL;
                     if (px == AT_ONCE && bytes)
-                        quad_pixels(AT_ONCE, &q, from, out, NULL);
+                        quad_pixels(AT_ONCE, &q, from, out, acc);
                     else if (px == AT_ONCE)
                         quad_pixels(AT_ONCE, &q, from, NULL, acc);
                     for (int64_t r = 0; px < AT_ONCE && r < px; r++)

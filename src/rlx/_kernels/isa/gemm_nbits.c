@@ -373,7 +373,7 @@ RLX_ALWAYS_INLINE void decode(const int BITS, const int ZEROS, const nbits_sourc
         s->zeros = zeros ? zeros + panel * s->zero_words * W : NULL;                      \
         if (!p->trans_b) {                                                                \
             parts[0] = (part_nbits){0, n1 - n0, W, 0, 0, s,                               \
-                                    zeros ? few_zeros_##BITS : few_centred_##BITS, NULL}; \
+                                    zeros ? few_zeros_##BITS : few_centred_##BITS, NULL, 0}; \
             return 1;                                                                     \
         }                                                                                 \
         float *dst = work + NBITS_HEAD;                                                   \
@@ -382,7 +382,7 @@ RLX_ALWAYS_INLINE void decode(const int BITS, const int ZEROS, const nbits_sourc
             decode(BITS, 1, s, panels, kc, dst);                                          \
         else                                                                              \
             decode(BITS, 0, s, panels, kc, dst);                                          \
-        parts[0] = (part_nbits){0, n1 - n0, W, kc * W, 0, dst, rlx_gemm_rows_f32, NULL};  \
+        parts[0] = (part_nbits){0, n1 - n0, W, kc * W, 0, dst, rlx_gemm_rows_f32, NULL, 0}; \
         return 1;                                                                         \
     }                                                                                     \
     static int matmul_##BITS(const rlx_thunk *t, const rlx_frame *f, int64_t lo, int64_t hi) { \
