@@ -153,7 +153,8 @@ class CompileOptions:
         if not self.optimize:
             return tuple(with_precision(default_pipeline(optimize=False), self.precision))
         pipeline = with_precision(self.pipeline or default_pipeline(), self.precision)
-        return tuple(p for p in pipeline if p.name not in self.disable)
+        needless = {"move-denormals"} if self.denormals == "zero" else set()  # they count as zero
+        return tuple(p for p in pipeline if p.name not in self.disable and p.name not in needless)
 
 
 def with_options(options: CompileOptions | None, **given: Any) -> CompileOptions:

@@ -15,7 +15,7 @@ from rlx.testing.passes import NETS, graphs
 
 SEEDS = range(18)
 SPECIAL = {  # have files of their own
-    "half-weights", "keep-channels-first", "reduce-stacks", "tabulate", "weight-only",
+    "half-weights", "keep-channels-first", "move-denormals", "reduce-stacks", "tabulate", "weight-only",
     "winograd",
 }  # fmt: skip
 OPTIONAL = [p.name for p in default_pipeline() if not p.required]

@@ -145,6 +145,7 @@ DEFAULT = Pipeline([
     _pass("inline-branches", "cleanup.inline_branches", "cond"),
     _pass("merge-common", "cleanup.merge_common"),
     _pass("fold-batch-norm", "fuse_conv.fold_batch_norm", "conv conv_transpose"),
+    _pass("move-denormals", "denormals.move_denormals", "conv conv_transpose matmul"),
     _pass("fuse-activations", "fuse_activations.fuse_activations", "mul div max gelu"),
     _pass("fuse-norm", "fuse_norm.fuse_norm", "reduce_mean"),
     *REQUIRED,
